@@ -198,13 +198,12 @@ impl<T: Transport> Client<T> {
         self.with(|options| options.trace = Some(Arc::new(move || Some(context.clone()))))
     }
 
-    /// Returns a client whose calls declare these capabilities, instead of those that follow from
-    /// its handlers.
+    /// Returns a client whose calls and subscriptions declare these capabilities, instead of those
+    /// that follow from its handlers.
     ///
     /// For clients that forward questions to others, such as gateways: start calls with
     /// [`Client::begin_tool`], which needs no handlers. A session with a server of a legacy
-    /// revision has the capabilities of the request that opens it. Subscriptions declare the
-    /// client's own.
+    /// revision has the capabilities of the request that opens it.
     #[must_use]
     pub fn with_capabilities(&self, capabilities: ClientCapabilities) -> Self {
         self.with(|options| options.capabilities = Some(Arc::new(capabilities)))

@@ -1,5 +1,6 @@
 //! Subscriptions (`subscriptions/listen`), as streams.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -140,15 +141,31 @@ impl<T: Transport> Client<T> {
 
 /// Logs a warning if an acknowledgement grants less than the filter requested.
 fn warn_of_reduced_filter(notification: &Notification, requested: &SubscriptionFilter) {
-    if notification.method == name::ACKNOWLEDGED
-        && let Ok(Acknowledged { notifications: granted, .. }) = notification.decode_params()
-        && granted != *requested
-    {
+    if notification.method != name::ACKNOWLEDGED {
+        return;
+    }
+    let Ok(Acknowledged { notifications: granted, .. }) = notification.decode_params() else {
+        return;
+    };
+    let missing = |requested: &[String], granted: &[String]| {
+        let granted: HashSet<_> = granted.iter().collect();
+        requested.iter().filter(|one| !granted.contains(one)).count()
+    };
+    let tools = requested.tools_list_changed && !granted.tools_list_changed;
+    let prompts = requested.prompts_list_changed && !granted.prompts_list_changed;
+    let resources_list = requested.resources_list_changed && !granted.resources_list_changed;
+    let resources = missing(&requested.resource_subscriptions, &granted.resource_subscriptions);
+    // Not their ids: knowing one may be enough to access the task.
+    let tasks = missing(&requested.task_ids, &granted.task_ids);
+    if tools || prompts || resources_list || resources + tasks > 0 {
         tracing::warn!(
             target: "mrtr::client",
-            ?requested,
-            ?granted,
-            "the server granted another subscription than requested"
+            tools,
+            prompts,
+            resources_list,
+            resources,
+            tasks,
+            "the server did not grant a part of the subscription"
         );
     }
 }

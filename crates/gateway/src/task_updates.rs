@@ -1,6 +1,6 @@
 //! Changes of the tasks of upstreams, for the clients of the gateway that subscribed to them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +14,19 @@ use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_schema::tasks::{DetailedTask, TaskNotification};
 use mrtr_server::tasks::TaskUpdates;
 use mrtr_server::{RequestParts, ServerBuilder};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::task_ids::TaskIds;
 use crate::tasks::{request_params, result_for_caller};
 use crate::upstream::Upstream;
 
 /// The longest time that an upstream may take to acknowledge a subscription.
-const ACKNOWLEDGEMENT: Duration = Duration::from_secs(10);
-/// The delay before a subscription that has ended is opened again, and before a task that could not
-/// be read is read again.
-const DELAY: Duration = Duration::from_secs(30);
+const ACKNOWLEDGEMENT: Duration = Duration::from_secs(2);
+/// The shortest time between two readings of the tasks of one subscription.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// The interval at which tasks are read while their upstream does not report their changes.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Lets clients of `server` subscribe to tasks of upstreams.
 pub(crate) fn serve_task_updates<T: Transport>(
@@ -40,18 +42,19 @@ pub(crate) fn serve_task_updates<T: Transport>(
 
 /// Subscribes to those of the tasks that are the caller's, each at its upstream.
 ///
-/// An upstream that does not acknowledge the subscription in time does not hold up the others: its
-/// tasks are left out, and the caller polls them.
+/// The tasks of an upstream that does not acknowledge the subscription in time, or that has too
+/// many already, are left out, and the caller polls them.
 async fn subscribe<T: Transport>(
-    task_ids: Vec<String>,
+    mut task_ids: Vec<String>,
     caller: Arc<RequestParts>,
     upstreams: Arc<[Arc<Upstream<T>>]>,
     ids: TaskIds,
 ) -> TaskUpdates {
-    let mut of_upstreams: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for task_id in task_ids {
-        if let Some((upstream, own)) = ids.open(&task_id, &caller) {
-            of_upstreams.entry(upstream).or_default().insert(own, task_id);
+    let mut of_upstreams: BTreeMap<String, BTreeMap<String, Watched>> = BTreeMap::new();
+    for task_id in &task_ids {
+        if let Some((upstream, own)) = ids.open(task_id, &caller) {
+            let watched = Watched { id: task_id.clone(), sent: None };
+            of_upstreams.entry(upstream).or_default().insert(own, watched);
         }
     }
     let watches = upstreams.iter().filter_map(|upstream| {
@@ -59,22 +62,37 @@ async fn subscribe<T: Transport>(
         Some(Watch::open(Arc::clone(upstream), Arc::clone(&caller), tasks))
     });
     let watches: Vec<_> = join_all(watches).await.into_iter().flatten().collect();
-    let granted = watches.iter().flat_map(|watch| watch.tasks.values().cloned()).collect();
-    TaskUpdates::new(granted, select_all(watches.into_iter().map(|watch| watch.updates().boxed())))
+    let granted: HashSet<&String> =
+        watches.iter().flat_map(|watch| watch.tasks.values().map(|task| &task.id)).collect();
+    task_ids.retain(|task_id| granted.contains(task_id));
+    TaskUpdates::new(task_ids, select_all(watches.into_iter().map(|watch| watch.updates().boxed())))
+}
+
+/// A task in a subscription.
+struct Watched {
+    /// The id that the caller knows.
+    id: String,
+    /// The JSON that was sent last.
+    sent: Option<String>,
 }
 
 /// The tasks of one upstream in the subscription of a caller.
 struct Watch<T> {
     upstream: Arc<Upstream<T>>,
     caller: Arc<RequestParts>,
-    /// The upstream's ids, and those that the caller knows.
-    tasks: BTreeMap<String, String>,
+    /// The tasks by the upstream's ids.
+    tasks: BTreeMap<String, Watched>,
+    /// `None` when it has ended.
     subscription: Option<Subscription>,
+    /// True while the upstream reports the changes of all tasks.
+    is_complete: bool,
+    /// True if a task could not be read.
+    has_failed: bool,
     /// The tasks that may have changed since they were read.
     changed: BTreeSet<String>,
-    /// Those that could not be read, and when that is tried again.
-    failed: BTreeSet<String>,
-    retry_at: Instant,
+    next_read: Instant,
+    next_poll: Instant,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<T: Transport> Watch<T> {
@@ -82,129 +100,149 @@ impl<T: Transport> Watch<T> {
     async fn open(
         upstream: Arc<Upstream<T>>,
         caller: Arc<RequestParts>,
-        tasks: BTreeMap<String, String>,
+        tasks: BTreeMap<String, Watched>,
     ) -> Option<Self> {
+        let permit = Arc::clone(&upstream.task_watches).try_acquire_owned();
         let mut watch = Self {
-            upstream,
-            caller,
             tasks,
             subscription: None,
+            is_complete: false,
+            has_failed: false,
             changed: BTreeSet::new(),
-            failed: BTreeSet::new(),
-            retry_at: Instant::now(),
+            next_read: Instant::now(),
+            next_poll: Instant::now() + POLL_INTERVAL,
+            _permit: permit.ok()?,
+            upstream,
+            caller,
         };
         watch.listen();
-        let acknowledged = timeout(ACKNOWLEDGEMENT, watch.next_changes()).await;
-        if !matches!(acknowledged, Ok(Some(()))) {
-            let upstream = &watch.upstream.name;
-            tracing::debug!(target: "mrtr::gateway", upstream, "no subscription to its tasks");
-            return None;
-        }
-        let Self { tasks, changed, .. } = &mut watch;
-        tasks.retain(|own, _| changed.contains(own));
-        (!tasks.is_empty()).then_some(watch)
-    }
-
-    /// Returns the tasks as the caller sees them, now and when they have changed, until all of them
-    /// have ended or are gone.
-    fn updates(self) -> impl Stream<Item = DetailedTask> + Send + 'static {
-        stream::unfold(self, |mut watch| async move {
-            loop {
-                if watch.tasks.is_empty() {
-                    return None;
-                }
-                match watch.changed.pop_first() {
-                    Some(own) => {
-                        if let Some(task) = watch.read(own).await {
-                            return Some((task, watch));
-                        }
-                    }
-                    None => watch.wait().await,
-                }
-            }
-        })
+        let granted = timeout(ACKNOWLEDGEMENT, watch.acknowledgement()).await.ok().flatten();
+        let granted = granted.unwrap_or_default();
+        watch.tasks.retain(|own, _| granted.contains(own));
+        watch.acknowledged(&granted);
+        (!watch.tasks.is_empty()).then_some(watch)
     }
 
     fn listen(&mut self) {
         let filter =
             self.tasks.keys().fold(SubscriptionFilter::new(), SubscriptionFilter::with_task);
         self.subscription = self.upstream.client_of_task(&self.caller).listen(&filter).ok();
+        self.is_complete = false;
     }
 
-    /// Waits until a task may have changed, or is to be read again.
+    /// Waits for the first event of the subscription. Returns the tasks that it grants.
+    async fn acknowledgement(&mut self) -> Option<Vec<String>> {
+        match self.subscription.as_mut()?.next().await? {
+            Ok(SubscriptionEvent::Acknowledged(granted)) => Some(granted.task_ids),
+            _ => None,
+        }
+    }
+
+    /// Notes what the upstream grants. Changes before may have been missed.
+    fn acknowledged(&mut self, granted: &[String]) {
+        self.is_complete = self.tasks.keys().all(|own| granted.contains(own));
+        self.changed = self.tasks.keys().cloned().collect();
+    }
+
+    /// Returns the tasks as the caller sees them, now and when they have changed, until all of them
+    /// have ended or are gone.
+    fn updates(self) -> impl Stream<Item = DetailedTask> + Send + 'static {
+        stream::unfold(self, |mut watch| async move {
+            while !watch.tasks.is_empty() {
+                let Some(own) = watch.changed.pop_first() else {
+                    sleep_until(watch.next_read).await;
+                    watch.wait().await;
+                    continue;
+                };
+                if let Some(task) = watch.read(&own).await {
+                    return Some((task, watch));
+                }
+            }
+            None
+        })
+    }
+
+    /// Waits for an event, or until the tasks are to be polled.
     async fn wait(&mut self) {
-        let (retry_at, has_failed) = (self.retry_at, !self.failed.is_empty());
+        let event = async {
+            match &mut self.subscription {
+                Some(subscription) => subscription.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            changes = self.next_changes() => {
-                if changes.is_none() {
-                    sleep(DELAY).await;
+            event = event => self.handle(event),
+            () = sleep_until(self.next_poll) => {
+                self.next_poll = Instant::now() + POLL_INTERVAL;
+                if !self.is_complete || self.has_failed {
+                    self.has_failed = false;
+                    self.changed = self.tasks.keys().cloned().collect();
+                }
+                if self.subscription.is_none() {
                     self.listen();
                 }
             }
-            () = sleep_until(retry_at), if has_failed => self.changed.append(&mut self.failed),
+        }
+        // All events that have arrived are handled together.
+        while let Some(event) = self.subscription.as_mut().and_then(|s| s.next().now_or_never()) {
+            self.handle(event);
         }
     }
 
-    /// Waits for events, and notes which tasks they are about. Returns `None` when the subscription
-    /// has ended.
-    async fn next_changes(&mut self) -> Option<()> {
-        let subscription = self.subscription.as_mut()?;
-        let mut next = subscription.next().await;
-        loop {
-            match next {
-                // At first, and again after each reconnection.
-                Some(Ok(SubscriptionEvent::Acknowledged(granted))) => {
-                    self.changed.extend(granted.task_ids);
-                }
-                Some(Ok(SubscriptionEvent::TaskUpdated(task))) => {
+    fn handle(&mut self, event: Option<Result<SubscriptionEvent, CallError>>) {
+        match event {
+            Some(Ok(SubscriptionEvent::Acknowledged(granted))) => {
+                self.acknowledged(&granted.task_ids);
+            }
+            // An upstream reports no changes of other tasks.
+            Some(Ok(SubscriptionEvent::TaskUpdated(task))) => {
+                if self.tasks.contains_key(&task.task_id) {
                     self.changed.insert(task.task_id);
                 }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => {
-                    self.subscription = None;
-                    break;
-                }
             }
-            match subscription.next().now_or_never() {
-                Some(event) => next = event,
-                None => break,
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => {
+                self.subscription = None;
+                self.is_complete = false;
             }
         }
-        // An upstream reports no changes of other tasks.
-        self.changed.retain(|own| self.tasks.contains_key(own));
-        Some(())
     }
 
-    /// Reads a task. One that has ended, or is gone, is not watched further.
-    async fn read(&mut self, own: String) -> Option<DetailedTask> {
-        let id = self.tasks.get(&own)?.clone();
-        match get(&self.upstream, &self.caller, &own, id).await {
-            Ok(task) => {
-                if task.as_ref().is_none_or(|task| task.task().status.is_terminal()) {
-                    self.tasks.remove(&own);
+    /// Reads a task. Returns `None` if nothing has changed. A task that has ended, or is gone, is
+    /// not watched further.
+    async fn read(&mut self, own: &str) -> Option<DetailedTask> {
+        let Watched { id, sent } = self.tasks.get_mut(own)?;
+        self.next_read = Instant::now() + MIN_INTERVAL;
+        match get(&self.upstream, &self.caller, own, id.clone()).await {
+            Ok(Some((task, json))) => {
+                let has_changed = sent.as_ref() != Some(&json);
+                *sent = Some(json);
+                if task.task().status.is_terminal() {
+                    self.tasks.remove(own);
                 }
-                task
+                has_changed.then_some(task)
+            }
+            Ok(None) => {
+                self.tasks.remove(own);
+                None
             }
             Err(error) => {
                 let upstream = &self.upstream.name;
                 tracing::debug!(target: "mrtr::gateway", upstream, error, "cannot read a task");
-                if self.failed.is_empty() {
-                    self.retry_at = Instant::now() + DELAY;
-                }
-                self.failed.insert(own);
+                self.has_failed = true;
                 None
             }
         }
     }
 }
 
-/// Reads a task, for the caller. Returns `None` if it does not exist.
+/// Reads a task, for the caller, and returns also its JSON. Returns `None` if it does not exist.
 async fn get<T: Transport>(
     upstream: &Upstream<T>,
     caller: &RequestParts,
     own: &str,
     id: String,
-) -> Result<Option<DetailedTask>, BoxError> {
+) -> Result<Option<(DetailedTask, String)>, BoxError> {
     let client = upstream.client_of_task(caller);
     let result = match client.request(method::TASKS_GET, request_params(own)).await {
         Err(error) if is_unknown(&error) => return Ok(None),
@@ -213,8 +251,9 @@ async fn get<T: Transport>(
     let result = result_for_caller(result, own, id, upstream, caller);
     let result = result.map_err(|error| error.to_string())?;
     // Raw JSON cannot be read from a value.
-    let task: TaskNotification = serde_json::from_str(&serde_json::to_string(&result)?)?;
-    Ok(Some(task.task))
+    let json = serde_json::to_string(&result)?;
+    let TaskNotification { task, .. } = serde_json::from_str(&json)?;
+    Ok(Some((task, json)))
 }
 
 fn is_unknown(error: &CallError) -> bool {

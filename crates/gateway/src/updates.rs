@@ -16,7 +16,7 @@ use crate::upstream::Upstream;
 
 /// The most resources of one upstream that are watched at a time: each is a request that stays
 /// open.
-const MAX_WATCHED: usize = 256;
+const MAX_WATCHED: usize = 128;
 /// The shortest time between two reported changes of a resource, and between two looks at what
 /// clients subscribed to.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);

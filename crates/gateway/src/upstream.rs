@@ -12,7 +12,7 @@ use mrtr_schema::peer_text::quote;
 use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{ClientFeature, Error, RequestParts, retry_after};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::listed::Offered;
 use crate::task_ids::TaskIds;
@@ -30,9 +30,15 @@ pub(crate) struct Upstream<T> {
     pub(crate) has_tasks: AtomicBool,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
     pub(crate) tasks: Option<TaskIds>,
+    /// Permits of subscriptions to its tasks.
+    pub(crate) task_watches: Arc<Semaphore>,
     /// Notified when what any upstream offers has changed.
     pub(crate) relisted: Arc<Notify>,
 }
+
+/// The most subscriptions to tasks of one upstream that are open at a time. With the watched
+/// resources, they leave room for calls on a connection over stdio.
+const MAX_TASK_WATCHES: usize = 64;
 
 impl<T: Transport> Upstream<T> {
     pub(crate) fn new(
@@ -43,8 +49,17 @@ impl<T: Transport> Upstream<T> {
         tasks: Option<TaskIds>,
         relisted: Arc<Notify>,
     ) -> Self {
-        let (offered, has_tasks) = (Mutex::default(), AtomicBool::default());
-        Self { name, prefix, foreign, client, offered, has_tasks, tasks, relisted }
+        Self {
+            name,
+            prefix,
+            foreign,
+            client,
+            offered: Mutex::default(),
+            has_tasks: AtomicBool::default(),
+            tasks,
+            task_watches: Arc::new(Semaphore::new(MAX_TASK_WATCHES)),
+            relisted,
+        }
     }
 
     /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to

@@ -81,6 +81,10 @@ impl Document {
     }
 }
 
+/// How deeply YAML may be nested.
+#[cfg(feature = "yaml")]
+const MAX_YAML_DEPTH: usize = 64;
+
 /// Reads a document in JSON or, with the feature `yaml`, in YAML.
 fn read(text: &str) -> Result<Value, OpenApiError> {
     #[cfg(feature = "yaml")]
@@ -90,20 +94,27 @@ fn read(text: &str) -> Result<Value, OpenApiError> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Reads YAML 1.2, in which `NO` is a string and not a boolean. So are numbers such as `007`, which
-/// would lose their zeros.
+/// Reads YAML 1.2, in which `NO` is a string and not a boolean. So are integers such as `007`,
+/// which would lose their zeros, and numbers that are not finite, which JSON does not have.
 ///
-/// The limits admit the largest documents in use, but not aliases that grow without bound.
+/// Aliases are limited by what they expand to.
 #[cfg(feature = "yaml")]
 fn read_yaml(text: &str) -> Result<Value, OpenApiError> {
-    let budget =
-        serde_saphyr::budget! { max_depth: 128, max_nodes: 1_000_000, max_events: 4_000_000 };
+    let budget = serde_saphyr::budget! {
+        // What fits on the stack of a thread, without optimization.
+        max_depth: MAX_YAML_DEPTH,
+        max_nodes: 1_000_000,
+        max_events: 4_000_000,
+        enforce_alias_anchor_ratio: false,
+    };
     let options = serde_saphyr::options! {
         budget: budget,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| OpenApiError::InvalidYaml(error.into()))

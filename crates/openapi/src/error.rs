@@ -17,7 +17,7 @@ pub enum OpenApiError {
     /// The document does not begin with `{`, as JSON does, and is not YAML either, or it exceeds a
     /// limit.
     #[cfg(feature = "yaml")]
-    #[error("the OpenAPI document is not YAML: {0}")]
+    #[error("cannot read the OpenAPI document as YAML: {0}")]
     InvalidYaml(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The document has another version than 3.0, 3.1 and 3.2.
     #[error("unsupported OpenAPI version {0:?}; supported are 3.0, 3.1 and 3.2")]

@@ -42,7 +42,7 @@ pub(crate) async fn call<C: ApiClient>(
 ) -> Result<ToolOutput> {
     let mut request = plan.request(&api.base, &arguments)?;
     if is_confirmed {
-        let question = plan.question(&request)?;
+        let question = plan.question(&request, &arguments)?;
         let outcome = cx.elicit::<Confirmation>("send", question).outcome().await?;
         if !matches!(outcome, ElicitOutcome::Accept(Confirmation { send: true })) {
             return Err(Error::new("The request was not sent: the user did not approve it."));

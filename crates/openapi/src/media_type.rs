@@ -6,7 +6,7 @@ pub(crate) fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// Returns true for the media type of HTML forms.
+/// Returns true for `application/x-www-form-urlencoded`.
 pub(crate) fn is_form(content_type: &str) -> bool {
     essence(content_type) == "application/x-www-form-urlencoded"
 }

@@ -50,7 +50,7 @@ pub(crate) enum Style {
     Separated(char),
     /// A parameter for each value, or for each property.
     Exploded,
-    /// `name[property]=value`.
+    /// `name[property]=value`, also for nested values.
     DeepObject,
     /// JSON text.
     Json,
@@ -130,16 +130,39 @@ impl Parameter {
                     (name.map_or_else(|| own.clone(), |n| encode(&n)), encode(&value))
                 })
                 .collect()),
-            Style::DeepObject => parts(value)?
-                .into_iter()
-                .map(|(name, value)| {
-                    let name = name.ok_or("must be an object")?;
-                    Ok((
-                        format!("{own}{}{}{}", encode("["), encode(&name), encode("]")),
-                        encode(&value),
-                    ))
-                })
-                .collect(),
+            Style::DeepObject if !value.get().starts_with(['{', '[']) => {
+                Err("must be an object or an array".to_owned())
+            }
+            Style::DeepObject => {
+                let mut pairs = Vec::new();
+                deep_pairs(own, value, &mut pairs)?;
+                Ok(pairs)
+            }
+        }
+    }
+}
+
+/// Appends the values in an object or an array, as `name[member][0]=value`. OpenAPI leaves nested
+/// ones undefined; this is how they are commonly read.
+fn deep_pairs(
+    name: String,
+    value: &RawValue,
+    pairs: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    let inner = |key: &str| format!("{name}{}{}{}", encode("["), encode(key), encode("]"));
+    match value.get().as_bytes().first() {
+        Some(b'[') => {
+            let all: Vec<&RawValue> = from_raw(value)?;
+            let mut all = all.into_iter().enumerate();
+            all.try_for_each(|(at, value)| deep_pairs(inner(&at.to_string()), value, pairs))
+        }
+        Some(b'{') => {
+            let all: BTreeMap<String, &RawValue> = from_raw(value)?;
+            all.iter().try_for_each(|(key, value)| deep_pairs(inner(key), value, pairs))
+        }
+        _ => {
+            pairs.push((name, encode(&scalar(value)?)));
+            Ok(())
         }
     }
 }

@@ -190,7 +190,9 @@ impl Planning<'_> {
         let find = |is: fn(&str) -> bool| content?.iter().find(|(kind, _)| is(kind));
         let Some((content_type, media)) = find(is_json).or_else(|| find(is_form)) else {
             return if is_required {
-                Err("the required request body is neither JSON nor an HTML form".to_owned())
+                Err("the required request body is neither JSON nor \
+                     application/x-www-form-urlencoded"
+                    .to_owned())
             } else {
                 Ok(None)
             };
@@ -198,7 +200,11 @@ impl Planning<'_> {
         let format = if is_json(content_type) {
             BodyFormat::Json
         } else {
-            BodyFormat::Form(FormEncoding::new(media)?)
+            match FormEncoding::new(media) {
+                Ok(encoding) => BodyFormat::Form(encoding),
+                Err(_) if !is_required => return Ok(None),
+                Err(why) => return Err(why),
+            }
         };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;

@@ -11,7 +11,7 @@ use url::Url;
 use crate::arguments::Arguments;
 use crate::form;
 use crate::parameter::{Location, encode};
-use crate::plan::{Body, BodyFormat, Plan, leaves};
+use crate::plan::{BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
 const MAX_STRING: usize = 200;
@@ -102,7 +102,11 @@ impl Plan {
 
     /// Describes a request to the user who has to approve it: all of it, except for the rest of
     /// long strings.
-    pub(crate) fn question(&self, request: &Request<Bytes>) -> Result<String> {
+    pub(crate) fn question(
+        &self,
+        request: &Request<Bytes>,
+        arguments: &Arguments,
+    ) -> Result<String> {
         let uri = request.uri();
         let host = uri.authority().map_or("", |authority| authority.as_str());
         let path = uri.path_and_query().map_or("", |path| path.as_str());
@@ -114,15 +118,16 @@ impl Plan {
                 let _ = write!(text, "\n{}: {value}", parameter.name);
             }
         }
-        let body = String::from_utf8_lossy(request.body());
-        if let Some(Body { format, .. }) = &self.body
-            && !body.is_empty()
+        if let Some(body) = &self.body
+            && let Some(value) = arguments.0.get(&body.argument)
         {
-            let shown = match format {
-                BodyFormat::Json => shown(&body),
-                BodyFormat::Form(_) => form::lines(&body, shown_text),
+            let json = match body.format {
+                BodyFormat::Json => value.get().to_owned(),
+                BodyFormat::Form(_) => {
+                    form::to_json(value).map_err(|why| invalid(&body.argument, &why))?
+                }
             };
-            let _ = write!(text, "\n\n{shown}");
+            let _ = write!(text, "\n\n{}", shown(&json));
         }
         if text.chars().count() > MAX_QUESTION {
             return Err(Error::new(
@@ -166,16 +171,6 @@ fn shown_string(chars: &mut Chars<'_>, line: &mut String) {
     if length > MAX_STRING {
         let _ = write!(line, " (cut; {length} characters)");
     }
-}
-
-/// Returns a text on one line, cut if it is long.
-fn shown_text(text: &str) -> String {
-    let mut line: String = text.chars().take(MAX_STRING).map(visible).collect();
-    let length = text.chars().count();
-    if length > MAX_STRING {
-        let _ = write!(line, " (cut; {length} characters)");
-    }
-    line
 }
 
 /// Escapes characters that are invisible, or that change the direction of text.

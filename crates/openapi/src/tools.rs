@@ -63,7 +63,7 @@ impl<C: ApiClient> OpenApi<C> {
     /// # Errors
     ///
     /// [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON, `InvalidYaml` if it
-    /// is not YAML, or has more than 1,000,000 values or 128 levels,
+    /// is not YAML or exceeds a limit,
     /// [`UnsupportedVersion`](OpenApiError::UnsupportedVersion) if its version is another one, and
     /// [`BaseUrl`](OpenApiError::BaseUrl) if the URL is not an absolute `http` or `https` URL, or
     /// has credentials, a query or a fragment.

@@ -238,13 +238,13 @@ async fn a_caller_with_many_subscriptions_leaves_room_for_others() {
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let (granted, _all) = watch(&caller(&gateway, "alice").build(), &many).await;
     assert_eq!(granted.resource_subscriptions.len(), 300);
-    wait_for(&changes, 257).await;
+    wait_for(&changes, 129).await;
     let (_, mut watched) = watch(&caller(&gateway, "bob").build(), &["one://page/zz"]).await;
     let updated = SubscriptionEvent::ResourceUpdated("one://page/zz".to_owned());
     let minutes = std::time::Duration::from_mins(5);
     let next = tokio::time::timeout(minutes, watched.next()).await;
     assert_eq!(next.unwrap().unwrap().unwrap(), updated);
-    wait_for(&changes, 257).await;
+    wait_for(&changes, 129).await;
     running.abort();
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -11,8 +12,8 @@ use mrtr_client::{
 };
 use mrtr_gateway::Gateway;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::Response;
-use mrtr_schema::subscription::SubscriptionFilter;
+use mrtr_schema::jsonrpc::{Notification, Response};
+use mrtr_schema::subscription::{ListenParams, SubscriptionFilter, name};
 use mrtr_schema::tasks::TaskStatus;
 use mrtr_server::{Principal, Server};
 use mrtr_transport::InProcess;
@@ -106,18 +107,29 @@ enum Fault {
     Silent,
     /// It ends after a second.
     Ends,
+    /// It does not contain the tasks.
+    Empty,
+    /// Its task is said to have changed every millisecond.
+    Noisy,
 }
 
 /// A connection whose first subscriptions fail.
 struct Faulty {
     transport: InProcess<Server>,
     faults: Mutex<VecDeque<Fault>>,
+    reads: Arc<AtomicUsize>,
 }
 
 impl Transport for Faulty {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        if outgoing.request.method == "tasks/get" {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
         let listens = outgoing.request.method == "subscriptions/listen";
         let fault = listens.then(|| self.faults.lock().unwrap().pop_front()).flatten();
+        let notify = |name: &str, params: serde_json::Value| {
+            (outgoing.on_notification)(Notification::new(name, &params).unwrap());
+        };
         match fault {
             None => self.transport.send(outgoing).await,
             Some(Fault::Silent) => pending().await,
@@ -127,27 +139,47 @@ impl Transport for Faulty {
                     .await
                     .unwrap_or_else(ended)
             }
+            Some(Fault::Empty) => {
+                notify(name::ACKNOWLEDGED, json!({ "notifications": {} }));
+                pending().await
+            }
+            Some(Fault::Noisy) => {
+                let ListenParams { notifications, .. } = outgoing.request.decode_params().unwrap();
+                notify(name::ACKNOWLEDGED, json!({ "notifications": notifications }));
+                let time = "2026-11-24T10:30:00Z";
+                let task = json!({ "taskId": notifications.task_ids[0], "status": "working",
+                    "createdAt": time, "lastUpdatedAt": time, "ttlMs": null });
+                loop {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    notify(name::TASK, task.clone());
+                }
+            }
         }
     }
 }
 
-/// A gateway whose upstreams `a`, `b` and so on have these faults.
-async fn faulty_gateway(faults: impl IntoIterator<Item = Vec<Fault>>) -> Gateway<Faulty> {
+/// A gateway whose upstreams `a`, `b` and so on have these faults. Returns also how often it has
+/// read a task.
+async fn faulty_gateway(
+    faults: impl IntoIterator<Item = Vec<Fault>>,
+) -> (Gateway<Faulty>, Arc<AtomicUsize>) {
+    let reads = Arc::<AtomicUsize>::default();
     let mut gateway = Gateway::builder();
     for (prefix, faults) in ["a", "b"].into_iter().zip(faults) {
         let principal = Principal::new("https://login.example", "the gateway");
         let transport = InProcess::new(upstream(prefix)).with_extension(principal);
-        let faults = Mutex::new(faults.into());
-        gateway = gateway.upstream(prefix, Client::builder(Faulty { transport, faults }).build());
+        let (faults, reads) = (Mutex::new(faults.into()), Arc::clone(&reads));
+        let client = Client::builder(Faulty { transport, faults, reads }).build();
+        gateway = gateway.upstream(prefix, client);
     }
     let gateway = gateway.build(gateway_server()).unwrap();
     gateway.refresh().await;
-    gateway
+    (gateway, reads)
 }
 
 #[tokio::test(start_paused = true)]
 async fn upstream_that_does_not_acknowledge_holds_up_no_other() {
-    let gateway = faulty_gateway([vec![Fault::Silent], Vec::new()]).await;
+    let (gateway, _) = faulty_gateway([vec![Fault::Silent], Vec::new()]).await;
     let ids = [create(&gateway, "a__report").await, create(&gateway, "b__report").await];
     let (mut changes, granted) = listen(&gateway, "alice", &[&ids[0], &ids[1]]).await;
     assert_eq!(granted, ids[1..]);
@@ -159,7 +191,7 @@ async fn upstream_that_does_not_acknowledge_holds_up_no_other() {
 /// What changes while the subscription is interrupted is reported afterwards.
 #[tokio::test(start_paused = true)]
 async fn subscription_that_ends_is_opened_again() {
-    let gateway = faulty_gateway([vec![Fault::Ends, Fault::Ends]]).await;
+    let (gateway, _) = faulty_gateway([vec![Fault::Ends, Fault::Ends]]).await;
     let id = create(&gateway, "a__report").await;
     let (mut changes, granted) = listen(&gateway, "alice", &[&id]).await;
     wait_for_change(&mut changes, &granted, &id, TaskStatus::InputRequired).await;
@@ -168,4 +200,51 @@ async fn subscription_that_ends_is_opened_again() {
     answer(&gateway, &id).await;
     wait_for_change(&mut changes, &granted, &id, TaskStatus::Completed).await;
     nothing_follows(changes).await;
+}
+
+/// The caller relies on the subscription, so the gateway polls for it.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_are_not_granted_again_are_polled() {
+    for fault in [Fault::Empty, Fault::Silent] {
+        let (gateway, _) = faulty_gateway([vec![Fault::Ends, fault]]).await;
+        let id = create(&gateway, "a__report").await;
+        let (mut changes, granted) = listen(&gateway, "alice", &[&id]).await;
+        wait_for_change(&mut changes, &granted, &id, TaskStatus::InputRequired).await;
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        answer(&gateway, &id).await;
+        wait_for_change(&mut changes, &granted, &id, TaskStatus::Completed).await;
+    }
+}
+
+/// An upstream that reports changes without end does not keep the gateway busy, and its caller gets
+/// what has changed.
+#[tokio::test(start_paused = true)]
+async fn reported_changes_are_read_at_most_twice_per_second() {
+    let (gateway, reads) = faulty_gateway([vec![Fault::Noisy]]).await;
+    let id = create(&gateway, "a__report").await;
+    let (mut changes, granted) = listen(&gateway, "alice", &[&id]).await;
+    wait_for_change(&mut changes, &granted, &id, TaskStatus::InputRequired).await;
+    let before = reads.load(Ordering::Relaxed);
+    let next = timeout(Duration::from_secs(10), changes.next()).await;
+    assert!(next.is_err(), "{next:?}");
+    let reads = reads.load(Ordering::Relaxed) - before;
+    assert!((10..=21).contains(&reads), "{reads} reads");
+}
+
+/// Each subscription is a request that stays open, on a connection that callers share.
+#[tokio::test(start_paused = true)]
+async fn subscriptions_to_tasks_leave_room_for_calls() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let id = create(&gateway, "a__report").await;
+    let mut open = Vec::new();
+    for n in 0..70 {
+        let (changes, granted) = listen(&gateway, "alice", &[&id]).await;
+        assert_eq!(granted.len(), usize::from(n < 64), "{n}");
+        open.push(changes);
+    }
+    drop(open);
+    tokio::task::yield_now().await;
+    let (_, granted) = listen(&gateway, "alice", &[&id]).await;
+    assert_eq!(granted, [id]);
 }

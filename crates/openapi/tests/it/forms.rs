@@ -1,8 +1,8 @@
-//! Bodies that are HTML forms.
+//! Bodies that are forms.
 
 use serde_json::{Value, json};
 
-use super::{Api, agreed, client, tool_of};
+use super::{Api, agreed, client, document, openapi, tool_of};
 
 /// Calls an operation whose body is a form with this encoding. Returns the result's text, the
 /// question, and the body that was sent.
@@ -31,7 +31,12 @@ async fn fields_are_written_in_their_styles() {
         (json!({}), json!({ "b": "a b&c=d", "a": 12.5, "c": null }), "a=12.5&b=a%20b%26c%3Dd&c="),
         (json!({}), json!({ "ids": [1, 2], "none": [] }), "ids=1&ids=2"),
         (json!({}), json!({ "filter": { "a": [1] } }), "filter=%7B%22a%22%3A%5B1%5D%7D"),
-        (deep, json!({ "address": { "city": "Bern" } }), "address%5Bcity%5D=Bern"),
+        (
+            deep,
+            json!({ "address": { "city": "Bern", "lines": ["a", { "b": 1 }] } }),
+            "address%5Bcity%5D=Bern&address%5Blines%5D%5B0%5D=a&address%5Blines%5D%5B1%5D%5Bb%5D=1",
+        ),
+        (json!({ "a": { "contentType": "text/plain" } }), json!({ "a": {} }), "a=%7B%7D"),
         (joined, json!({ "ids": ["a", "b,c"] }), "ids=a,b%2Cc"),
         (as_json, json!({ "ids": [1] }), "ids=%5B1%5D"),
     ] {
@@ -40,19 +45,22 @@ async fn fields_are_written_in_their_styles() {
     }
 }
 
-/// The user sees what is sent, and no value looks like another field.
+/// The user sees all fields and their structure, and no value looks like another field.
 #[tokio::test]
-async fn form_is_shown_to_the_user() {
+async fn form_is_shown_to_the_user_as_json() {
     let body = json!({
-        "amount": 5,
-        "name = x\nto": "y\namount = 1",
-        "note": "n".repeat(201),
+        "transfer": { "memo": "x".repeat(300), "to": "attacker" },
+        "ids": (0..100).collect::<Vec<_>>(),
+        "note": "y\namount = 1",
     });
-    let (_, question, sent) = call(json!({}), body).await;
-    let lines = "amount = 5\nname%20%3D%20x%0Ato = y\\u{a}amount = 1\nnote = ";
+    let (_, question, sent) = call(json!({ "ids": { "explode": false } }), body).await;
+    let ids: Vec<_> = (0..100).map(|id| id.to_string()).collect();
     let expected = format!(
-        "Send this request to api.example?\n\nPOST /v1/x\n\n{lines}{} (cut; 201 characters)",
-        "n".repeat(200)
+        "Send this request to api.example?\n\nPOST /v1/x\n\n\
+         {{\"ids\":[{}],\"note\":\"y\\namount = 1\",\
+         \"transfer\":{{\"memo\":\"{}\" (cut; 300 characters),\"to\":\"attacker\"}}}}",
+        ids.join(","),
+        "x".repeat(200)
     );
     assert_eq!(question, Some(expected));
     assert!(sent.is_some());
@@ -61,13 +69,29 @@ async fn form_is_shown_to_the_user() {
 #[tokio::test]
 async fn body_that_is_not_a_form_is_not_sent() {
     let exploded = json!({ "x": { "style": "form", "explode": true } });
+    let deep = json!({ "x": { "style": "deepObject" } });
     for (encoding, body, why) in [
-        (json!({}), json!([1]), "must be an object"),
+        (json!({}), json!([1]), "the argument \"body\" must be an object"),
         (json!({}), json!("a=b"), "must be an object"),
         (json!({}), json!({ "a": [[1]] }), "nested arrays or objects"),
-        (exploded, json!({ "x": { "user": "root" }, "user": "me" }), "another field"),
+        (exploded, json!({ "x": { "user": "root" } }), "its field \"x\" must not be an object"),
+        (deep, json!({ "x": 1 }), "its field \"x\" must be an object or an array"),
     ] {
         let (text, question, sent) = call(encoding, body).await;
         assert!(text.contains(why) && question.is_none() && sent.is_none(), "{text}");
     }
+}
+
+/// As with other media types, a body that cannot be sent is left out if it is optional.
+#[test]
+fn unsupported_encoding_concerns_only_operations_that_require_the_body() {
+    let encoding = json!({ "a": { "style": "pipeDelimited", "explode": true } });
+    let content = json!({ "application/x-www-form-urlencoded": { "encoding": encoding } });
+    let operation = |is_required: bool| json!({ "post": { "requestBody": { "content": content, "required": is_required } } });
+    let paths = json!({ "/optional": operation(false), "/required": operation(true) });
+    let built = openapi(&document(&paths), &Api::default()).build();
+    let skipped: Vec<_> = built.skipped.iter().map(|skipped| &*skipped.reason).collect();
+    let why =
+        "the field \"a\" of the body: style \"pipeDelimited\" with explode=true is not supported";
+    assert_eq!((built.tools.len(), skipped), (1, vec![why]));
 }
