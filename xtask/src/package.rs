@@ -147,8 +147,9 @@ fn extract(crates: &[Published], home: &Path, files: &Path) -> Result {
     Ok(())
 }
 
-/// Compiles all packages with all features, and tests a project that `mrtr new` creates. They form a
-/// workspace of their own, in which every published crate is replaced by its packaged files.
+/// Compiles all packages with all features, and tests a project that `mrtr new` creates. The
+/// packages and the project form a workspace of their own, in which every published crate is
+/// replaced by its packaged files.
 fn check(crates: &[Published], files: &Path) -> Result {
     let mut members = String::new();
     let mut patches = String::new();

@@ -73,7 +73,7 @@ fn test_in_wasm(rust: &CrossRust) -> Result {
 
 /// Checks that all Rust code compiles, without a warning. C code of dependencies is not compiled:
 /// nothing is linked, so a program that does nothing takes the place of the C compiler. The targets
-/// are compiled together, because a standard library alone keeps only one core busy.
+/// are compiled together, because building one standard library keeps only one core busy.
 fn check(rust: &CrossRust, targets: &[&str]) -> Result {
     let mut check = cargo(&["check", "--quiet", "--all-features"]);
     rust.apply(&mut check);

@@ -153,19 +153,19 @@ fn warn_of_reduced_filter(notification: &Notification, requested: &SubscriptionF
     };
     let tools = requested.tools_list_changed && !granted.tools_list_changed;
     let prompts = requested.prompts_list_changed && !granted.prompts_list_changed;
-    let resources_list = requested.resources_list_changed && !granted.resources_list_changed;
+    let list = requested.resources_list_changed && !granted.resources_list_changed;
     let resources = missing(&requested.resource_subscriptions, &granted.resource_subscriptions);
     // Not their ids: knowing one may be enough to access the task.
     let tasks = missing(&requested.task_ids, &granted.task_ids);
-    if tools || prompts || resources_list || resources + tasks > 0 {
+    if tools || prompts || list || resources + tasks > 0 {
         tracing::warn!(
             target: "mrtr::client",
-            tools,
-            prompts,
-            resources_list,
-            resources,
-            tasks,
-            "the server did not grant a part of the subscription"
+            missing_tools = tools,
+            missing_prompts = prompts,
+            missing_resource_list = list,
+            missing_resources = resources,
+            missing_tasks = tasks,
+            "the server granted less of the subscription than requested"
         );
     }
 }

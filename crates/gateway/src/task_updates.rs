@@ -25,7 +25,8 @@ use crate::upstream::Upstream;
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(2);
 /// The shortest time between two readings of the tasks of one subscription.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// The interval at which tasks are read while their upstream does not report their changes.
+/// The interval at which tasks are read after their upstream has ended the subscription, or granted
+/// less of it.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Lets clients of `server` subscribe to tasks of upstreams.

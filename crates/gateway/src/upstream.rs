@@ -36,8 +36,9 @@ pub(crate) struct Upstream<T> {
     pub(crate) relisted: Arc<Notify>,
 }
 
-/// The most subscriptions to tasks of one upstream that are open at a time. With the watched
-/// resources, they leave room for calls on a connection over stdio.
+/// The most subscriptions to tasks of one upstream that are open at a time. Together with the 128
+/// watched resources, they stay below the 256 requests that our servers accept at a time over
+/// stdio.
 const MAX_TASK_WATCHES: usize = 64;
 
 impl<T: Transport> Upstream<T> {

@@ -94,8 +94,9 @@ fn read(text: &str) -> Result<Value, OpenApiError> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Reads YAML 1.2, in which `NO` is a string and not a boolean. So are integers such as `007`,
-/// which would lose their zeros, and numbers that are not finite, which JSON does not have.
+/// Reads YAML 1.2, in which `NO` is a string. Unlike in YAML 1.2, integers such as `007`, which
+/// would lose their zeros, and numbers that are not finite, which JSON does not have, are strings,
+/// too.
 ///
 /// Aliases are limited by what they expand to.
 #[cfg(feature = "yaml")]

@@ -5,17 +5,19 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenApiError {
-    /// The document is not JSON.
+    /// The document is not JSON. With the feature `yaml`, this is about documents that begin with
+    /// `{` only.
     #[cfg_attr(feature = "yaml", error("the OpenAPI document is not JSON: {0}"))]
     #[cfg_attr(
         not(feature = "yaml"),
         error(
-            "the OpenAPI document is not JSON: {0}; YAML needs the feature `yaml` of mrtr-openapi"
+            "the OpenAPI document is not JSON: {0}; to read YAML, enable the feature \
+             `openapi-yaml` of mrtr, or `yaml` of mrtr-openapi"
         )
     )]
     InvalidJson(#[from] serde_json::Error),
-    /// The document does not begin with `{`, as JSON does, and is not YAML either, or it exceeds a
-    /// limit.
+    /// The document does not begin with `{`, so it was read as YAML, and it is not valid YAML or
+    /// exceeds a limit.
     #[cfg(feature = "yaml")]
     #[error("cannot read the OpenAPI document as YAML: {0}")]
     InvalidYaml(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use crate::media_type::is_json;
 use crate::parameter::{Location, Parameter, Style};
 
-/// How the fields of a form are written, and whether they explode, for those that the document sets
-/// it for (OpenAPI 3.1, section 4.8.15).
+/// The style of each field for which the document sets one, and whether it explodes (OpenAPI 3.1,
+/// section 4.8.15).
 #[derive(Debug)]
 pub(crate) struct FormEncoding(HashMap<String, (Style, bool)>);
 

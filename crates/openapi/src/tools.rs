@@ -62,11 +62,12 @@ impl<C: ApiClient> OpenApi<C> {
     ///
     /// # Errors
     ///
-    /// [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON, `InvalidYaml` if it
-    /// is not YAML or exceeds a limit,
-    /// [`UnsupportedVersion`](OpenApiError::UnsupportedVersion) if its version is another one, and
-    /// [`BaseUrl`](OpenApiError::BaseUrl) if the URL is not an absolute `http` or `https` URL, or
-    /// has credentials, a query or a fragment.
+    /// - [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON.
+    /// - `InvalidYaml` if it is not YAML, or exceeds a limit.
+    /// - [`MissingVersion`](OpenApiError::MissingVersion) if it has no string `openapi`.
+    /// - [`UnsupportedVersion`](OpenApiError::UnsupportedVersion) if its version is not supported.
+    /// - [`BaseUrl`](OpenApiError::BaseUrl) if the URL is not an absolute `http` or `https` URL, or
+    ///   has credentials, a query or a fragment.
     pub fn new(
         document: &str,
         base_url: &str,

@@ -10,7 +10,7 @@ use crate::run::{Server, free_port, root, scratch};
 use crate::tools::{python, script};
 
 const DIRECT: &str = "the server itself";
-const NGINX: &str = "nginx, which reads no body";
+const NGINX: &str = "nginx, which parses no body";
 const GATEWAY: &str = "mrtr gateway, 1 upstream";
 const MANY: &str = "mrtr gateway, 16 upstreams";
 const FASTMCP: &str = "FastMCP 4.1.4 proxy, 1 upstream";

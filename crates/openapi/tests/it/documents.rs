@@ -11,7 +11,7 @@ use super::{Api, agreed, client, document, openapi};
 fn other_documents_are_refused() {
     for (text, why) in [
         #[cfg(not(feature = "yaml"))]
-        ("openapi: 3.1.0", "YAML needs the feature `yaml`"),
+        ("openapi: 3.1.0", "to read YAML, enable the feature `openapi-yaml`"),
         ("[]", "has no string"),
         (r#"{"swagger":"2.0"}"#, "Swagger 2.0 is not supported"),
         (r#"{"openapi":"4.0.0"}"#, "unsupported OpenAPI version \"4.0.0\""),

@@ -54,12 +54,13 @@ impl ServerBuilder {
     }
 
     /// Sets the handler of subscriptions to tasks that another server keeps, for a server that
-    /// forwards `tasks/get` by a [`method`](ServerBuilder::method). Without effect with a
+    /// forwards `tasks/get` by a [`method`](ServerBuilder::method). Declare the
+    /// [`extension`](ServerBuilder::extension), too. Has no effect if there is a
     /// [`task_store`](ServerBuilder::task_store).
     ///
-    /// The handler gets the ids that the client subscribes to, at most 100, and the request. The
-    /// subscription is acknowledged when it returns. It must leave out the tasks of other callers.
-    /// If the client disconnects, its future is dropped.
+    /// The handler gets the request and the ids that the client subscribes to, at most 100. It must
+    /// leave out the tasks of other callers. The subscription is acknowledged when the handler
+    /// returns. If the client disconnects first, the handler's future is dropped.
     pub fn task_subscriptions<F, Fut>(mut self, subscribe: F) -> Self
     where
         F: Fn(Vec<String>, Arc<RequestParts>) -> Fut + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use mrtr_schema::tasks::DetailedTask;
 use crate::handler::BoxFuture;
 use crate::request_parts::RequestParts;
 
-/// What a client is told of tasks that another server keeps. Returned by the handler of
+/// Updates for a client about tasks that another server keeps. Returned by the handler of
 /// [`ServerBuilder::task_subscriptions`](crate::ServerBuilder::task_subscriptions).
 pub struct TaskUpdates {
     task_ids: Vec<String>,
@@ -19,8 +19,8 @@ pub struct TaskUpdates {
 }
 
 impl TaskUpdates {
-    /// Creates them from the ids of the tasks that the client is subscribed to, and a stream of
-    /// these tasks: each of them at first, and again when it has changed.
+    /// Creates updates about `task_ids`, to which the client is now subscribed. The stream must
+    /// yield each of these tasks once at first, and again whenever it has changed.
     ///
     /// The stream is dropped when the client unsubscribes. Its end does not end the subscription.
     pub fn new(
