@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::media_type::is_json;
-use crate::parameter::{Location, Parameter, Style};
+use crate::parameter::{Location, Pairs, Parameter, Style};
 
 /// The style of each field for which the document sets one, and whether it explodes (OpenAPI 3.1,
 /// section 4.8.15).
@@ -34,7 +34,7 @@ impl FormEncoding {
     /// Writes the fields. If the document does not say how, an array is written as a field for each
     /// element, and an object as JSON.
     pub(crate) fn write(&self, body: &RawValue) -> Result<String, String> {
-        let mut pairs = Vec::new();
+        let mut pairs = Pairs::default();
         for (name, value) in fields(body)? {
             let wrong = |why: &str| format!("is invalid: its field {name:?} {why}");
             let is_object = value.get().starts_with('{');
@@ -46,11 +46,9 @@ impl FormEncoding {
             }
             let (argument, location) = (String::new(), Location::Query);
             let field = Parameter { argument, name: name.clone(), location, style, explode };
-            pairs.extend(field.pairs(value).map_err(|why| wrong(&why))?);
+            field.write(value, &mut pairs).map_err(|why| wrong(&why))?;
         }
-        let pairs: Vec<_> =
-            pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        Ok(pairs.join("&"))
+        Ok(pairs.to_string())
     }
 }
 

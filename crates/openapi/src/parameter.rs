@@ -1,7 +1,7 @@
 //! Parameters, and how their values are written (OpenAPI 3.1, section 4.8.12).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -119,51 +119,75 @@ impl Parameter {
         Ok(text)
     }
 
-    /// Writes the value as pairs of a query, encoded.
-    pub(crate) fn pairs(&self, value: &RawValue) -> Result<Vec<(String, String)>, String> {
+    /// Appends the value as pairs of a query, encoded.
+    pub(crate) fn write(&self, value: &RawValue, pairs: &mut Pairs) -> Result<(), String> {
         let own = encode(&self.name);
         match self.style {
-            Style::Separated(_) | Style::Json => Ok(vec![(own, self.joined(value, encode)?)]),
-            Style::Exploded => Ok(parts(value)?
-                .into_iter()
-                .map(|(name, value)| {
-                    (name.map_or_else(|| own.clone(), |n| encode(&n)), encode(&value))
-                })
-                .collect()),
+            Style::Separated(_) | Style::Json => pairs.push(own, self.joined(value, encode)?),
+            Style::Exploded => parts(value)?.into_iter().try_for_each(|(name, value)| {
+                let name = name.map_or_else(|| own.clone(), |name| encode(&name));
+                pairs.push(name, encode(&value))
+            }),
             Style::DeepObject if !value.get().starts_with(['{', '[']) => {
                 Err("must be an object or an array".to_owned())
             }
-            Style::DeepObject => {
-                let mut pairs = Vec::new();
-                deep_pairs(own, value, &mut pairs)?;
-                Ok(pairs)
-            }
+            Style::DeepObject => pairs.push_deep(own, value),
         }
     }
 }
 
-/// Appends the values in an object or an array, as `name[member][0]=value`. OpenAPI leaves nested
-/// ones undefined; this is how they are commonly read.
-fn deep_pairs(
-    name: String,
-    value: &RawValue,
-    pairs: &mut Vec<(String, String)>,
-) -> Result<(), String> {
-    let inner = |key: &str| format!("{name}{}{}{}", encode("["), encode(key), encode("]"));
-    match value.get().as_bytes().first() {
-        Some(b'[') => {
-            let all: Vec<&RawValue> = from_raw(value)?;
-            let mut all = all.into_iter().enumerate();
-            all.try_for_each(|(at, value)| deep_pairs(inner(&at.to_string()), value, pairs))
+/// The most bytes of a query or a form. A name is repeated for each value below it, so that short
+/// arguments could make a text of any length.
+const MAX_PAIRS: usize = 1 << 20;
+
+/// The pairs of a query or a form, encoded.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    all: Vec<(String, String)>,
+    length: usize,
+}
+
+impl Pairs {
+    pub(crate) fn all(&self) -> &[(String, String)] {
+        &self.all
+    }
+
+    fn push(&mut self, name: String, value: String) -> Result<(), String> {
+        self.length += name.len() + value.len() + 2;
+        if self.length > MAX_PAIRS {
+            return Err(format!("makes a request of more than {MAX_PAIRS} bytes"));
         }
-        Some(b'{') => {
-            let all: BTreeMap<String, &RawValue> = from_raw(value)?;
-            all.iter().try_for_each(|(key, value)| deep_pairs(inner(key), value, pairs))
+        self.all.push((name, value));
+        Ok(())
+    }
+
+    /// Appends the values in an object or an array, as `name[member][0]=value`. OpenAPI leaves
+    /// nested ones undefined; this is how they are commonly read.
+    fn push_deep(&mut self, name: String, value: &RawValue) -> Result<(), String> {
+        let inner = |key: &str| format!("{name}{}{}{}", encode("["), encode(key), encode("]"));
+        match value.get().as_bytes().first() {
+            Some(b'[') => {
+                let all: Vec<&RawValue> = from_raw(value)?;
+                let mut all = all.into_iter().enumerate();
+                all.try_for_each(|(at, value)| self.push_deep(inner(&at.to_string()), value))
+            }
+            Some(b'{') => {
+                let all: BTreeMap<String, &RawValue> = from_raw(value)?;
+                all.iter().try_for_each(|(key, value)| self.push_deep(inner(key), value))
+            }
+            _ => self.push(name, encode(&scalar(value)?)),
         }
-        _ => {
-            pairs.push((name, encode(&scalar(value)?)));
-            Ok(())
+    }
+}
+
+/// Writes `name=value&…`.
+impl fmt::Display for Pairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, value)) in self.all.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "&" };
+            write!(f, "{separator}{name}={value}")?;
         }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::arguments::Arguments;
 use crate::form;
-use crate::parameter::{Location, encode};
+use crate::parameter::{Location, Pairs, encode};
 use crate::plan::{BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
@@ -23,7 +23,7 @@ impl Plan {
     /// Builds the request of a call.
     pub(crate) fn request(&self, base: &Url, arguments: &Arguments) -> Result<Request<Bytes>> {
         let mut path = self.operation.path.clone();
-        let mut query = Vec::new();
+        let mut query = Pairs::default();
         let mut request = Request::new(Bytes::new());
         for parameter in &self.parameters {
             let Some(value) = arguments.0.get(&parameter.argument) else {
@@ -43,7 +43,8 @@ impl Plan {
                     path = path.replace(&format!("{{{}}}", parameter.name), &text);
                 }
                 Location::Query => {
-                    let pairs = parameter.pairs(value).map_err(of_argument)?;
+                    let before = query.all().len();
+                    parameter.write(value, &mut query).map_err(of_argument)?;
                     // Members of an object are parameters, too.
                     let is_of_other = |name: &String| {
                         self.parameters.iter().any(|other| {
@@ -51,11 +52,11 @@ impl Plan {
                         })
                     };
                     let own = encode(&parameter.name);
-                    if pairs.iter().any(|(name, _)| *name != own && is_of_other(name)) {
+                    let mut names = query.all().iter().skip(before).map(|(name, _)| name);
+                    if names.any(|name| *name != own && is_of_other(name)) {
                         let why = "must not have a member with the name of another parameter";
                         return Err(invalid(&parameter.argument, why));
                     }
-                    query.extend(pairs.into_iter().map(|(name, value)| format!("{name}={value}")));
                 }
                 Location::Header => {
                     let text = parameter.joined(value, str::to_owned).map_err(of_argument)?;
@@ -76,8 +77,8 @@ impl Plan {
             ));
         }
         let mut url = format!("{}{path}", base.as_str().trim_end_matches('/'));
-        if !query.is_empty() {
-            url = format!("{url}?{}", query.join("&"));
+        if !query.all().is_empty() {
+            url = format!("{url}?{query}");
         }
         *request.method_mut() = self.operation.method.clone();
         let too_long = |_| Error::invalid("the arguments make a URL that is too long");

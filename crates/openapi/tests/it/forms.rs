@@ -95,3 +95,17 @@ fn unsupported_encoding_concerns_only_operations_that_require_the_body() {
         "the field \"a\" of the body: style \"pipeDelimited\" with explode=true is not supported";
     assert_eq!((built.tools.len(), skipped), (1, vec![why]));
 }
+
+/// Names are repeated for each value below them, so that a short body could make a form of any
+/// length.
+#[tokio::test]
+async fn length_of_a_form_is_limited() {
+    let name = "n".repeat(10_000);
+    let many: Vec<_> = (0..10_000).collect();
+    for body in [json!({ &name: many }), json!({ "deep": { &name: many } })] {
+        let encoding = json!({ "deep": { "style": "deepObject" } });
+        let (text, question, sent) = call(encoding, body).await;
+        assert!(text.contains("makes a request of more than 1048576 bytes"), "{text:.200}");
+        assert!(question.is_none() && sent.is_none());
+    }
+}
