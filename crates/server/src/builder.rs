@@ -26,7 +26,7 @@ use crate::features::{Feature, Features, Provided};
 use crate::group::FeatureGroup;
 use crate::middleware::{Next, RequestService};
 use crate::prompt::Prompt;
-use crate::registry::{Constants, Method, PROTOCOL_METHODS, Registry, Updatable};
+use crate::registry::{Constants, Method, PROTOCOL_METHODS, Registry, TaskFunctions, Updatable};
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::{HandOverPolicy, Runtime};
 use crate::server::Server;
@@ -74,7 +74,7 @@ pub struct ServerBuilder {
     sealer: Option<Arc<dyn Seal>>,
     ephemeral_key: bool,
     store: Option<Box<dyn ErasedStore>>,
-    task_store: Option<Box<dyn ErasedTaskStore>>,
+    task_store: Option<(Box<dyn ErasedTaskStore>, &'static TaskFunctions)>,
     task_subscriptions: Option<TaskSubscriptions>,
     task_lease: Duration,
     max_running_tasks: usize,
@@ -391,7 +391,7 @@ impl ServerBuilder {
             }
             None => return Err(BuildError::NoKeyRing),
         };
-        let tasks = self.task_service()?;
+        let (tasks, task_functions) = self.task_service()?.unzip();
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
         let own =
@@ -414,6 +414,7 @@ impl ServerBuilder {
             sealer,
             store: self.store,
             tasks,
+            task_functions,
             task_subscriptions: self.task_subscriptions,
             runtime: Arc::new(Runtime {
                 hand_over: self.hand_over,

@@ -1,7 +1,7 @@
 //! The dispatch of requests to their methods.
 
 pub(crate) mod completion;
-mod detach;
+pub(crate) mod detach;
 pub(crate) mod discovery;
 mod execute;
 mod extension;
@@ -12,7 +12,7 @@ pub(crate) mod prompts;
 pub(crate) mod resources;
 mod scopes;
 mod single_use;
-mod task_watch;
+pub(crate) mod task_watch;
 pub(crate) mod tasks;
 pub(crate) mod tools;
 

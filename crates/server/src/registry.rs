@@ -21,13 +21,16 @@ use crate::changes::{Change, ChangeNotifier};
 use crate::clock::Clock;
 use crate::extension;
 use crate::features::{Features, ParsedTemplate, Provided};
+use crate::handler::BoxFuture;
 use crate::middleware::Next;
 use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
-use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, TaskSubscriptions, task_handler};
+use crate::tasks::{
+    TaskHandler, TaskKey, TaskSeal, TaskService, TaskSubscriptions, TaskUpdates, task_handler,
+};
 use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
@@ -62,6 +65,18 @@ pub(crate) type Methods = &'static [(&'static str, ProtocolHandler)];
 /// The handler of one method of the protocol.
 pub(crate) type ProtocolHandler =
     for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
+
+/// What a server does for the tasks in its store, beside their [methods](Methods). As with those,
+/// only the builder of a server with a store refers to it.
+pub(crate) struct TaskFunctions {
+    /// Answers a call of a tool that has a policy for tasks.
+    pub(crate) call: ProtocolHandler,
+    /// Subscribes a caller to those of the tasks that are its own.
+    pub(crate) subscribe:
+        fn(Arc<Registry>, Vec<String>, Arc<RequestParts>) -> BoxFuture<TaskUpdates>,
+    /// Runs due tasks. Does not complete.
+    pub(crate) run: fn(Arc<Registry>) -> BoxFuture<()>,
+}
 
 /// The future of a response.
 pub(crate) type ResponseFuture<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
@@ -117,6 +132,7 @@ pub(crate) struct Constants {
     pub(crate) store: Option<Box<dyn ErasedStore>>,
     /// The tasks, if the server has a store of them.
     pub(crate) tasks: Option<Box<TaskService>>,
+    pub(crate) task_functions: Option<&'static TaskFunctions>,
     /// Subscriptions to tasks of other servers.
     pub(crate) task_subscriptions: Option<TaskSubscriptions>,
     pub(crate) runtime: Arc<Runtime>,

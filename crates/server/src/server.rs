@@ -58,6 +58,20 @@ impl Server {
         registry.changes.close();
     }
 
+    /// Runs due tasks: those that were answered, and those whose replica has died. Completes when
+    /// [`begin_shutdown`](Self::begin_shutdown) is called, or at once if the server has no
+    /// [task store](crate::ServerBuilder::task_store).
+    ///
+    /// `mrtr::serve` runs it. Call it once per process, in a task of its own; it may also run in
+    /// processes that serve no requests. Runs continue if the future is dropped:
+    /// [`drained`](Self::drained) waits for them.
+    pub async fn run_tasks(&self) {
+        let registry = self.registry();
+        if let Some(functions) = registry.task_functions {
+            (functions.run)(registry).await;
+        }
+    }
+
     /// Returns the URI of the resource, or the URI template of the resource template, that serves
     /// `uri`. `None` if there is none. Visibility rules are not applied.
     pub fn resource_for(&self, uri: &str) -> Option<String> {

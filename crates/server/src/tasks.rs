@@ -77,22 +77,20 @@ mod keep;
 mod keeper;
 mod memory;
 mod policy;
-mod remote;
 pub mod row;
 mod run;
 mod sealed;
 mod service;
 mod store;
+mod updates;
 mod view;
 
 pub(crate) use call::StoredCall;
 pub(crate) use holding::Holding;
-pub(crate) use keeper::either;
+pub(crate) use keeper::{either, run_tasks};
 pub use memory::MemoryTaskStore;
 pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
-pub(crate) use remote::TaskSubscriptions;
-pub use remote::TaskUpdates;
 pub(crate) use run::{Run, ToolFuture};
 pub(crate) use sealed::{Part, TaskSeal};
 pub(crate) use service::{TaskService, is_full, is_unavailable, within_request};
@@ -102,4 +100,6 @@ pub use store::{
     Claim, Created, HeldTask, Lease, LeaseId, NewTask, RunEnd, StoredAnswer, StoredStatus,
     TaskHandler, TaskKey, TaskRecord, TaskStore, TaskStoreError, TaskWrite, UnixMillis, Verdict,
 };
+pub use updates::TaskUpdates;
+pub(crate) use updates::{NextTask, NextTaskFuture, TaskSubscriptions};
 pub(crate) use view::{View, ViewOutcome};

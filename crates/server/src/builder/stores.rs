@@ -9,10 +9,14 @@ use mrtr_schema::tasks::EXTENSION;
 
 use super::ServerBuilder;
 use crate::build_error::BuildError;
-use crate::dispatch::tasks;
+use crate::dispatch::{detach, task_watch, tasks};
+use crate::registry::TaskFunctions;
 use crate::request_parts::RequestParts;
 use crate::single_use::SingleUseStore;
-use crate::tasks::{TaskService, TaskStore, TaskSubscriptions, TaskUpdates};
+use crate::tasks::{TaskService, TaskStore, TaskSubscriptions, TaskUpdates, run_tasks};
+
+const TASK_FUNCTIONS: TaskFunctions =
+    TaskFunctions { call: detach::call, subscribe: task_watch::subscribe, run: run_tasks };
 
 impl ServerBuilder {
     /// Sets the store of used request states, for handlers with
@@ -32,7 +36,7 @@ impl ServerBuilder {
     /// [`Server::run_tasks`](crate::Server::run_tasks) continues the tasks of other replicas, and
     /// those that were answered; `mrtr::serve` calls it.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
-        self.task_store = Some(Box::new(store));
+        self.task_store = Some((Box::new(store), &TASK_FUNCTIONS));
         self.extension(EXTENSION, Object::new()).with(|group| group.serving(tasks::METHODS))
     }
 
@@ -70,14 +74,17 @@ impl ServerBuilder {
         self
     }
 
-    pub(super) fn task_service(&mut self) -> Result<Option<Box<TaskService>>, BuildError> {
-        let Some(store) = self.task_store.take() else { return Ok(None) };
+    /// Returns the tasks of the server, if it has a store, and what it does for them.
+    pub(super) fn task_service(
+        &mut self,
+    ) -> Result<Option<(Box<TaskService>, &'static TaskFunctions)>, BuildError> {
+        let Some((store, functions)) = self.task_store.take() else { return Ok(None) };
         if self.task_lease < Duration::from_secs(1) || self.max_running_tasks == 0 {
             return Err(BuildError::TaskLimits);
         }
         let name = self.info.name.clone();
         let (lease, max_running) = (self.task_lease, self.max_running_tasks);
         let service = TaskService::new(store, name, lease, max_running);
-        Ok(Some(Box::new(service)))
+        Ok(Some((Box::new(service), functions)))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_codec::Digest;
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tasks::CreateTaskResult;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -13,8 +13,9 @@ use tracing::Instrument as _;
 
 use super::execute::{CloseOnDrop, RoundExecution, with_timeout};
 use super::tasks::{declares_tasks, missing_extension, task_on_wire};
+use super::tools::ToolCall;
 use crate::output::ToolOutput;
-use crate::registry::{Outcome, Registry};
+use crate::registry::{Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
@@ -25,10 +26,27 @@ use crate::tool::Tool;
 
 /// A call that may become a task.
 #[derive(Clone, Copy)]
-pub(super) struct Detachable<'a> {
-    pub(super) service: &'a TaskService,
-    pub(super) policy: &'a TaskPolicy,
-    pub(super) tool: &'a Tool,
+struct Detachable<'a> {
+    service: &'a TaskService,
+    policy: &'a TaskPolicy,
+    tool: &'a Tool,
+}
+
+/// Answers a call of a tool that has a policy for tasks.
+pub(crate) fn call<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    parts: Box<RequestParts>,
+) -> ResponseFuture<'r> {
+    Box::pin(async move {
+        match server.begin_tool(ToolCall::from_request(request)?, parts)? {
+            (tool, round, Ok(handler)) => match server.detachable(tool, &round.round.parts)? {
+                Some(task) => round.run_detachable(server, task, handler).await,
+                None => server.run_tool(tool, &round, handler).await,
+            },
+            (.., Err(why)) => server.invalid_arguments(&why),
+        }
+    })
 }
 
 impl Registry {
@@ -38,7 +56,7 @@ impl Registry {
     /// # Errors
     ///
     /// An error response, if the policy requires a client with the extension.
-    pub(super) fn detachable<'a>(
+    fn detachable<'a>(
         &'a self,
         tool: &'a Tool,
         parts: &RequestParts,
@@ -55,7 +73,7 @@ impl Registry {
 
 impl RoundExecution<'_> {
     /// Runs a round that may become a task, and returns the response.
-    pub(super) async fn run_detachable(
+    async fn run_detachable(
         &self,
         registry: &Arc<Registry>,
         task: Detachable<'_>,

@@ -7,16 +7,16 @@ use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, name, subscription_meta,
 };
+use mrtr_schema::tasks::TaskNotification;
 use mrtr_schema::{Object, method, uri};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
-use super::task_watch::TaskWatch;
 use crate::changes::Change;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
-use crate::tasks::either;
+use crate::tasks::{TaskUpdates, either};
 
 /// Maximum number of resources in one subscription.
 const MAX_RESOURCES: usize = 1_000;
@@ -46,13 +46,13 @@ impl Registry {
         // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
         let _watched = self.changes.watch(parts.principal.clone(), &filter.resource_subscriptions);
-        let watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
-        filter.task_ids = watch.task_ids();
+        let tasks = self.subscribe_to_tasks(std::mem::take(&mut filter.task_ids), parts).await?;
+        filter.task_ids = tasks.as_ref().map_or_else(Vec::new, |tasks| tasks.task_ids().to_owned());
         let acknowledged = Acknowledged::new(filter.clone(), meta());
         let listening = parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
         if listening {
             let changes = self.send_changes(&filter, receiver, parts, meta);
-            either(changes, watch.run(self, parts, meta)).await;
+            either(changes, send_tasks(tasks, parts, meta)).await;
         }
         let mut ended = meta();
         ended.extend(self.meta.clone());
@@ -124,6 +124,20 @@ impl Registry {
         granted.resource_subscriptions = resource_subscriptions;
         Ok(granted)
     }
+}
+
+/// Sends tasks, and again when they have changed, until the client disconnects.
+async fn send_tasks(tasks: Option<TaskUpdates>, parts: &RequestParts, meta: impl Fn() -> Object) {
+    if let Some(mut tasks) = tasks {
+        while let Some(task) = tasks.next().await {
+            let params = TaskNotification::new(task, meta());
+            if !parts.notifier.send_waiting(name::TASK, &params).await {
+                return;
+            }
+        }
+    }
+    // Other changes may follow.
+    std::future::pending::<()>().await;
 }
 
 /// The method of a notification, and the resource that it concerns.

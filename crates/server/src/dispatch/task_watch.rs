@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::ErrorObject;
-use mrtr_schema::subscription::name;
-use mrtr_schema::tasks::{DetailedTask, TaskNotification};
+use mrtr_schema::tasks::DetailedTask;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::tasks::check_extension;
+use crate::handler::BoxFuture;
 use crate::registry::Registry;
 use crate::request_parts::RequestParts;
-use crate::tasks::{TaskKey, TaskUpdates};
+use crate::tasks::{NextTask, NextTaskFuture, TaskKey, TaskUpdates};
 
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 100;
@@ -22,156 +21,152 @@ const MAX_TASKS: usize = 100;
 /// The interval at which all tasks are read: a store may not announce every change.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The tasks of one subscription.
-pub(super) enum TaskWatch {
-    /// Those in the store of this server.
-    Own(OwnTasks),
-    /// Those of another server.
-    Remote(TaskUpdates),
-}
-
-/// Tasks in the store, and what the client knows of them.
-#[derive(Default)]
-pub(super) struct OwnTasks {
+/// Tasks in the store of this server.
+struct OwnTasks {
+    server: Arc<Registry>,
+    caller: Arc<RequestParts>,
     tasks: Vec<Watched>,
     changes: Option<Receiver<TaskKey>>,
+    next_read: Instant,
 }
 
 struct Watched {
     key: TaskKey,
     current: DetailedTask,
-    /// The JSON that was sent last.
-    sent: Option<String>,
+    is_unsent: bool,
 }
 
-impl TaskWatch {
-    /// Begins to watch those of the tasks that belong to the caller.
+impl Registry {
+    /// Subscribes the caller to those of the tasks that are its own.
     ///
     /// # Errors
     ///
     /// An error response, if the client does not declare the extension, or asks for too many.
-    pub(super) async fn start(
-        server: &Registry,
+    pub(super) async fn subscribe_to_tasks(
+        self: &Arc<Self>,
         task_ids: Vec<String>,
-        parts: &Arc<RequestParts>,
-    ) -> Result<Self, ErrorObject> {
+        caller: &Arc<RequestParts>,
+    ) -> Result<Option<TaskUpdates>, ErrorObject> {
         if task_ids.is_empty() {
-            return Ok(Self::Own(OwnTasks::default()));
+            return Ok(None);
         }
-        check_extension(parts)?;
+        check_extension(caller)?;
         if task_ids.len() > MAX_TASKS {
             let why = format!("Invalid params: at most {MAX_TASKS} tasks in one subscription");
             return Err(ErrorObject::invalid_params(why));
         }
-        Ok(match (server.tasks.as_deref(), &server.task_subscriptions) {
-            (Some(service), _) => {
-                let changes = Some(service.changes.subscribe());
-                let tasks = read_all(server, task_ids, parts).await;
-                Self::Own(OwnTasks { tasks, changes })
-            }
-            (None, Some(subscriptions)) => {
-                Self::Remote(subscriptions.subscribe(task_ids, Arc::clone(parts)).await)
-            }
-            (None, None) => Self::Own(OwnTasks::default()),
-        })
-    }
-
-    /// Returns the ids of the tasks.
-    pub(super) fn task_ids(&self) -> Vec<String> {
-        match self {
-            Self::Own(own) => {
-                own.tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect()
-            }
-            Self::Remote(updates) => updates.task_ids().to_owned(),
-        }
-    }
-
-    /// Sends the tasks, and again when they have changed, until the client disconnects.
-    pub(super) async fn run(
-        self,
-        server: &Arc<Registry>,
-        parts: &RequestParts,
-        meta: impl Fn() -> Object,
-    ) {
-        match self {
-            Self::Own(mut own) => own.run(server, parts, meta).await,
-            Self::Remote(mut updates) => {
-                while let Some(task) = updates.next().await {
-                    let params = TaskNotification::new(task, meta());
-                    if !parts.notifier.send_waiting(name::TASK, &params).await {
-                        return;
-                    }
-                }
-                // Other changes may follow.
-                std::future::pending::<()>().await;
-            }
-        }
+        let caller = Arc::clone(caller);
+        let updates = match (self.task_functions, &self.task_subscriptions) {
+            (Some(own), _) => (own.subscribe)(Arc::clone(self), task_ids, caller),
+            (None, Some(subscriptions)) => subscriptions.subscribe(task_ids, caller),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(updates.await))
     }
 }
 
+/// Subscribes the caller to those of the tasks in the store that are its own.
+pub(crate) fn subscribe(
+    server: Arc<Registry>,
+    task_ids: Vec<String>,
+    caller: Arc<RequestParts>,
+) -> BoxFuture<TaskUpdates> {
+    Box::pin(async move {
+        // Subscribed before the tasks are read, so that no change after it is missed.
+        let changes = server.tasks.as_deref().map(|service| service.changes.subscribe());
+        let next_read = Instant::now() + INTERVAL;
+        let tasks = read_all(&server, task_ids, &caller).await;
+        let granted = tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect();
+        TaskUpdates::watched(granted, OwnTasks { server, caller, tasks, changes, next_read })
+    })
+}
+
 /// Reads those of the tasks that belong to the caller.
-async fn read_all(server: &Registry, task_ids: Vec<String>, parts: &RequestParts) -> Vec<Watched> {
+async fn read_all(server: &Registry, task_ids: Vec<String>, caller: &RequestParts) -> Vec<Watched> {
     let mut tasks: Vec<Watched> = Vec::new();
     for task_id in task_ids {
         let key = TaskKey::of(&task_id);
         if tasks.iter().all(|watched| watched.key != key)
-            && let Ok(current) = server.detailed_task(&task_id, parts).await
+            && let Ok(current) = server.detailed_task(&task_id, caller).await
         {
-            tasks.push(Watched { key, current, sent: None });
+            tasks.push(Watched { key, current, is_unsent: true });
         }
     }
     tasks
 }
 
+impl NextTask for OwnTasks {
+    fn next(&mut self) -> NextTaskFuture<'_> {
+        Box::pin(async {
+            loop {
+                if let Some(task) = self.take_unsent() {
+                    return Some(task);
+                }
+                if self.tasks.is_empty() {
+                    return None;
+                }
+                self.read_changes().await?;
+            }
+        })
+    }
+}
+
 impl OwnTasks {
-    /// Sends the tasks, and again when they have changed, until the client disconnects. Tasks that
-    /// have ended, or that no longer exist, are not watched further.
-    async fn run(
-        &mut self,
-        server: &Arc<Registry>,
-        parts: &RequestParts,
-        meta: impl Fn() -> Object,
-    ) {
-        let mut next_read = Instant::now() + INTERVAL;
+    /// Returns a task that the client does not know as it is. A task that has ended is not watched
+    /// further.
+    fn take_unsent(&mut self) -> Option<DetailedTask> {
+        let position = self.tasks.iter().position(|watched| watched.is_unsent)?;
+        let watched = self.tasks.get_mut(position)?;
+        watched.is_unsent = false;
+        if watched.current.task().status.is_terminal() {
+            return Some(self.tasks.remove(position).current);
+        }
+        Some(watched.current.clone())
+    }
+
+    /// Waits for a change, and reads the tasks that may have changed. Tasks that no longer exist
+    /// are not watched further. Returns `None` if the server shuts down.
+    async fn read_changes(&mut self) -> Option<()> {
+        let changed = self.next_change().await?;
+        let mut gone = Vec::new();
+        for watched in &mut self.tasks {
+            if changed.is_some_and(|key| key != watched.key) {
+                continue;
+            }
+            let task_id = &watched.current.task().task_id;
+            match self.server.current().detailed_task(task_id, &self.caller).await {
+                Ok(current) => {
+                    watched.is_unsent |= json(&current) != json(&watched.current);
+                    watched.current = current;
+                }
+                Err(error) if error.data.is_none() => gone.push(watched.key),
+                // The store is unavailable.
+                Err(_) => {}
+            }
+        }
+        self.tasks.retain(|watched| !gone.contains(&watched.key));
+        Some(())
+    }
+
+    /// Waits until a watched task may have changed: all of them, if it is not known which one.
+    /// Returns `None` if the server shuts down.
+    async fn next_change(&mut self) -> Option<Option<TaskKey>> {
+        let changes = self.changes.as_mut()?;
         loop {
-            for watched in &mut self.tasks {
-                let params = TaskNotification::new(watched.current.clone(), meta());
-                let json = serde_json::to_string(&params).ok();
-                if watched.sent != json && !parts.notifier.send_waiting(name::TASK, &params).await {
-                    return;
-                }
-                watched.sent = json;
-            }
-            self.tasks.retain(|watched| !watched.current.task().status.is_terminal());
-            let Some(changes) = self.changes.as_mut().filter(|_| !self.tasks.is_empty()) else {
-                return std::future::pending().await;
-            };
-            let changed_task = loop {
-                match timeout_at(next_read, changes.recv()).await {
-                    Ok(Ok(key)) if self.tasks.iter().all(|watched| watched.key != key) => {}
-                    Ok(Ok(key)) => break Some(key),
-                    // Changes were missed, so everything may have changed.
-                    Ok(Err(RecvError::Lagged(_))) | Err(_) => break None,
-                    Ok(Err(RecvError::Closed)) => return,
-                }
-            };
-            if changed_task.is_none() {
-                next_read = Instant::now() + INTERVAL;
-            }
-            let mut gone = Vec::new();
-            for watched in &mut self.tasks {
-                if changed_task.is_some_and(|key| key != watched.key) {
-                    continue;
-                }
-                let task_id = watched.current.task().task_id.clone();
-                match server.current().detailed_task(&task_id, parts).await {
-                    Ok(current) => watched.current = current,
-                    Err(error) if error.data.is_none() => gone.push(watched.key),
-                    // The store is unavailable.
-                    Err(_) => {}
+            match timeout_at(self.next_read, changes.recv()).await {
+                Ok(Ok(key)) if self.tasks.iter().all(|watched| watched.key != key) => {}
+                Ok(Ok(key)) => return Some(Some(key)),
+                Ok(Err(RecvError::Closed)) => return None,
+                // Changes were missed, so everything may have changed.
+                Ok(Err(RecvError::Lagged(_))) | Err(_) => {
+                    self.next_read = Instant::now() + INTERVAL;
+                    return Some(None);
                 }
             }
-            self.tasks.retain(|watched| !gone.contains(&watched.key));
         }
     }
+}
+
+fn json(task: &DetailedTask) -> Option<String> {
+    serde_json::to_string(task).ok()
 }

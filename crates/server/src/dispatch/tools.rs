@@ -19,6 +19,7 @@ use crate::handler::HandlerCall;
 use crate::output::ToolOutput;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
+use crate::tasks::ToolFuture;
 use crate::tool::Tool;
 
 pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
@@ -36,7 +37,7 @@ fn list<'r>(
 /// The parameters of `tools/call` without `_meta`, which the transport has parsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolCall<'a> {
+pub(super) struct ToolCall<'a> {
     #[serde(borrow)]
     name: CowStr<'a>,
     #[serde(borrow, default, deserialize_with = "raw_json")]
@@ -52,7 +53,7 @@ fn raw_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de st
 }
 
 impl<'r> ToolCall<'r> {
-    fn from_request(request: &'r Request) -> Result<Self, ErrorObject> {
+    pub(super) fn from_request(request: &'r Request) -> Result<Self, ErrorObject> {
         // If a member is invalid, the parameters are parsed again as a whole, for an error message
         // with the position.
         Self::from_members(request).map_or_else(|| request.decode_params(), Ok)
@@ -80,21 +81,31 @@ impl Registry {
         request: &Request,
         parts: Box<RequestParts>,
     ) -> Outcome {
-        let (tool, round, handler) =
-            match self.begin_tool(ToolCall::from_request(request)?, parts)? {
-                (tool, round, Ok(handler)) => (tool, round, handler),
-                (.., Err(why)) => {
-                    let failure = ToolOutput::failure(format!("Invalid arguments: {why}"));
-                    return self.complete(&failure);
-                }
-            };
-        if tool.task.is_some()
-            && let Some(task) = self.detachable(tool, &round.round.parts)?
+        let call = ToolCall::from_request(request)?;
+        if let Some(functions) = self.task_functions
+            && self.tool(&call.name.0).is_some_and(|tool| tool.task.is_some())
         {
-            return Box::pin(round.run_detachable(self, task, handler)).await;
+            return (functions.call)(self, request, parts).await;
         }
+        match self.begin_tool(call, parts)? {
+            (tool, round, Ok(handler)) => self.run_tool(tool, &round, handler).await,
+            (.., Err(why)) => self.invalid_arguments(&why),
+        }
+    }
+
+    /// Runs a round of a tool, and returns the response.
+    pub(super) async fn run_tool(
+        &self,
+        tool: &Tool,
+        round: &RoundExecution<'_>,
+        handler: ToolFuture,
+    ) -> Outcome {
         let complete = |outcome| self.tool_response(tool, outcome);
         round.run(handler, |output| output.0, complete).await
+    }
+
+    pub(super) fn invalid_arguments(&self, why: &str) -> Outcome {
+        self.complete(&ToolOutput::failure(format!("Invalid arguments: {why}")))
     }
 
     /// Turns the outcome of a tool into its result.
@@ -121,7 +132,7 @@ impl Registry {
 
     /// Prepares a round of a tool's call, and calls the handler for its future. The inner error is
     /// the reason why the arguments are invalid.
-    fn begin_tool<'a>(
+    pub(super) fn begin_tool<'a>(
         &'a self,
         call: ToolCall<'a>,
         parts: Box<RequestParts>,

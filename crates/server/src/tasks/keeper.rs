@@ -10,7 +10,8 @@ use tracing::Instrument as _;
 
 use super::run::Run;
 use super::service::TaskService;
-use crate::server::Server;
+use crate::handler::BoxFuture;
+use crate::registry::Registry;
 
 /// The pause between two looks for due tasks, unless the store announces a change.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -18,23 +19,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of tasks that are claimed at once.
 const MAX_CLAIM: usize = 32;
 
-impl Server {
-    /// Runs due tasks: those that were answered, and those whose replica has died. Completes when
-    /// [`begin_shutdown`](Self::begin_shutdown) is called, or at once if the server has no
-    /// [task store](crate::ServerBuilder::task_store).
-    ///
-    /// `mrtr::serve` runs it. Call it once per process, in a task of its own; it may also run in
-    /// processes that serve no requests. Runs continue if the future is dropped:
-    /// [`drained`](Self::drained) waits for them.
-    pub async fn run_tasks(&self) {
-        let registry = self.registry();
+/// Runs due tasks until the server shuts down.
+pub(crate) fn run_tasks(registry: Arc<Registry>) -> BoxFuture<()> {
+    Box::pin(async move {
         let Some(service) = registry.tasks.as_deref() else { return };
         let closed = pin!(registry.runtime.hand_over.closing());
         let changes = pin!(announce_changes(service));
-        let claims = pin!(claim_tasks(self, service));
+        let claims = pin!(claim_tasks(&registry, service));
         let work = pin!(either(changes, claims));
         either(closed, work).await;
-    }
+    })
 }
 
 /// Awaits the first of two futures.
@@ -56,7 +50,7 @@ async fn announce_changes(service: &TaskService) {
     }
 }
 
-async fn claim_tasks(server: &Server, service: &TaskService) {
+async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
     let mut changes = service.changes.subscribe();
     loop {
         let mut permits = service.permits(MAX_CLAIM).await;
@@ -69,7 +63,7 @@ async fn claim_tasks(server: &Server, service: &TaskService) {
         // Changes from here on may make a task due that this claim does not find.
         changes = changes.resubscribe();
         let claimed_at = tokio::time::Instant::now();
-        let registry = server.registry();
+        let registry = registry.current();
         let claim = service.claim_of(Arc::clone(&registry.task_handlers), lease, limit);
         let claim = service.store.claim(claim);
         let held = match tokio::time::timeout(service.lease, claim).await {

@@ -1,4 +1,4 @@
-//! Subscriptions to tasks that another server keeps.
+//! Updates about tasks for subscriptions, also of tasks that another server keeps.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -15,7 +15,23 @@ use crate::request_parts::RequestParts;
 /// [`ServerBuilder::task_subscriptions`](crate::ServerBuilder::task_subscriptions).
 pub struct TaskUpdates {
     task_ids: Vec<String>,
-    tasks: Pin<Box<dyn Stream<Item = DetailedTask> + Send>>,
+    tasks: Box<dyn NextTask>,
+}
+
+/// The future of a task that has changed. `None`: no task will change any more.
+pub(crate) type NextTaskFuture<'a> =
+    Pin<Box<dyn Future<Output = Option<DetailedTask>> + Send + 'a>>;
+
+/// Watched tasks.
+pub(crate) trait NextTask: Send {
+    /// Waits for the next task that has changed.
+    fn next(&mut self) -> NextTaskFuture<'_>;
+}
+
+impl<S: Stream<Item = DetailedTask> + Send> NextTask for Pin<Box<S>> {
+    fn next(&mut self) -> NextTaskFuture<'_> {
+        Box::pin(poll_fn(|cx| self.as_mut().poll_next(cx)))
+    }
 }
 
 impl TaskUpdates {
@@ -27,16 +43,21 @@ impl TaskUpdates {
         task_ids: Vec<String>,
         tasks: impl Stream<Item = DetailedTask> + Send + 'static,
     ) -> Self {
-        Self { task_ids, tasks: Box::pin(tasks) }
+        Self::watched(task_ids, Box::pin(tasks))
+    }
+
+    /// Creates updates about watched tasks.
+    pub(crate) fn watched(task_ids: Vec<String>, tasks: impl NextTask + 'static) -> Self {
+        Self { task_ids, tasks: Box::new(tasks) }
     }
 
     pub(crate) fn task_ids(&self) -> &[String] {
         &self.task_ids
     }
 
-    /// Returns the next task that has changed.
-    pub(crate) async fn next(&mut self) -> Option<DetailedTask> {
-        poll_fn(|cx| self.tasks.as_mut().poll_next(cx)).await
+    /// Waits for the next task that has changed.
+    pub(crate) fn next(&mut self) -> NextTaskFuture<'_> {
+        self.tasks.next()
     }
 }
 
@@ -60,11 +81,11 @@ impl TaskSubscriptions {
         Self(Box::new(move |task_ids, caller| Box::pin(handler(task_ids, caller))))
     }
 
-    pub(crate) async fn subscribe(
+    pub(crate) fn subscribe(
         &self,
         task_ids: Vec<String>,
         caller: Arc<RequestParts>,
-    ) -> TaskUpdates {
-        (self.0)(task_ids, caller).await
+    ) -> BoxFuture<TaskUpdates> {
+        (self.0)(task_ids, caller)
     }
 }
