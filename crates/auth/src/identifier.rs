@@ -4,9 +4,11 @@ use std::fmt;
 
 use url::{Host, Url};
 
+use crate::quote::quote;
+
 /// A URL that is not acceptable in its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} {url:.200?}: {rule}")]
+#[error("invalid {what} {}: {rule}", quote(url))]
 pub struct InvalidUrl {
     what: &'static str,
     url: String,

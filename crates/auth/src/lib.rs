@@ -27,6 +27,7 @@ pub mod connect;
 mod fetch;
 mod identifier;
 pub mod metadata;
+mod quote;
 #[cfg(feature = "resource")]
 pub mod resource;
 mod scope;

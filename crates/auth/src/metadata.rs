@@ -4,6 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::identifier::{InvalidUrl, Issuer, ResourceId, secure_url};
+use crate::quote::quote;
 
 /// The longest document that is parsed, in bytes.
 pub const MAX_DOCUMENT: usize = 256 << 10;
@@ -23,7 +24,7 @@ pub enum MetadataError {
     Url(#[from] InvalidUrl),
     /// The metadata names another issuer than the one that it was fetched for
     /// (RFC 8414, section 3.3).
-    #[error("the metadata of {expected} names the issuer {found:.200?}")]
+    #[error("the metadata of {expected} names the issuer {}", quote(found))]
     OtherIssuer {
         /// The issuer that the metadata was fetched for.
         expected: Issuer,

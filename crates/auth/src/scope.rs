@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::quote::quote;
+
 /// The longest list of scopes, in bytes.
 const MAX_LENGTH: usize = 4 << 10;
 
@@ -24,7 +26,8 @@ pub struct Scopes(Vec<String>);
 /// A text that is not a scope or a list of scopes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid scope {0:.64?}: scopes are printable ASCII without spaces, quotation marks and backslashes, at most 4 KiB in all"
+    "invalid scope {}: scopes are printable ASCII without spaces, quotation marks and backslashes, at most 4 KiB in all",
+    quote(.0)
 )]
 pub struct InvalidScope(String);
 

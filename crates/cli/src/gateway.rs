@@ -1,6 +1,5 @@
 //! A gateway in front of the servers of a configuration file.
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -20,10 +19,10 @@ const KEYS: &str = "MRTR_KEYS";
 
 pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| output::Log)
         .with_max_level(LevelFilter::WARN)
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .init();
     let file = options.file.display();
     let of_file = |error: &dyn std::fmt::Display| Failure::usage(format!("{file}: {error}"));

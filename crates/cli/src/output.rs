@@ -15,6 +15,22 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Standard error for log lines, without the control characters of terminals: servers may have sent
+/// parts of them.
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        io::stderr().write_all(mrtr::terminal::sanitize(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
 /// Prints the beginning of a line that the user completes to standard error.
 pub(crate) fn prompt(text: &str) {
     let mut stderr = io::stderr();

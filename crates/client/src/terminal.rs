@@ -21,6 +21,7 @@ use dialoguer::console::Style;
 use dialoguer::{Input, MultiSelect, Select};
 use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
+use mrtr_schema::peer_text::is_harmless;
 use mrtr_transport::{BoxError, Transport};
 use serde_json::{Map, Value};
 
@@ -131,12 +132,8 @@ fn note(text: &str) {
 /// assert_eq!(terminal::sanitize("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
 /// ```
 pub fn sanitize(text: &str) -> String {
-    let is_harmless = |c: char| match c {
-        '\n' => true,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        other => !other.is_control(),
-    };
-    text.chars().map(|c| if is_harmless(c) { c } else { '\u{fffd}' }).collect()
+    let sanitized = |c: char| if c == '\n' || is_harmless(c) { c } else { '\u{fffd}' };
+    text.chars().map(sanitized).collect()
 }
 
 /// Sanitizes text as [`sanitize`] does, and replaces its line breaks with spaces.

@@ -161,11 +161,13 @@ impl TaskModel {
             Action::Answer(number, reply) => self.answer(state, number, reply)?,
             Action::Cancel => {
                 state.history.is_cancelled = true;
+                // The lease of the holder may be over.
+                let is_free = state.history.holder.is_none() || state.store.is_due();
                 state.store.cancel();
-                let is_free = state.history.holder.is_none();
                 let has_ended = !state.store.is_open();
                 state.history.require(Rule::Cancelled, is_free == has_ended);
                 if has_ended {
+                    state.history.holder = None;
                     self.visit(Visited::CancelledAtOnce);
                 }
             }

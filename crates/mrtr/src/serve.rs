@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, Read as _, Write as _};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use mrtr_server::Server;
@@ -80,9 +80,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
         let (endpoint, options) = (endpoint(server.clone())?, ServeOptions::default());
         let end = shutdown(server.clone(), options.readiness().clone());
         let serving = mrtr_transport::http::serve(listener, endpoint, options, end);
-        let outcome = beside_tasks(&server, serving).await;
-        drain(&server).await;
-        outcome
+        serve_with_tasks(&server, serving).await
     })
 }
 
@@ -116,27 +114,36 @@ pub async fn shutdown(server: Server, readiness: Readiness) {
     server.begin_shutdown();
 }
 
-/// Runs due tasks while the server is serving.
-async fn beside_tasks<T>(server: &Server, serving: impl Future<Output = T>) -> T {
-    let tasks = async {
-        server.run_tasks().await;
-        std::future::pending::<T>().await
+/// Runs due tasks while the server is serving, then begins its shutdown, and waits for detached
+/// work up to [`DRAIN_TIMEOUT`].
+async fn serve_with_tasks<T>(server: &Server, serving: impl Future<Output = T>) -> T {
+    let mut serving = pin!(serving);
+    let mut tasks = pin!(server.run_tasks());
+    let mut have_tasks_ended = false;
+    let outcome = tokio::select! {
+        outcome = &mut serving => outcome,
+        () = &mut tasks => {
+            have_tasks_ended = true;
+            serving.await
+        }
     };
-    tokio::select! {
-        outcome = serving => outcome,
-        never = tasks => never,
-    }
-}
-
-/// Waits for detached work, up to [`DRAIN_TIMEOUT`].
-async fn drain(server: &Server) {
-    if tokio::time::timeout(DRAIN_TIMEOUT, server.drained()).await.is_err() {
+    // Without a signal, if the input has ended, or if serving has failed.
+    server.begin_shutdown();
+    let detached_work = async {
+        // A claim of tasks may be in progress. They are then released.
+        if !have_tasks_ended {
+            tasks.await;
+        }
+        server.drained().await;
+    };
+    if tokio::time::timeout(DRAIN_TIMEOUT, detached_work).await.is_err() {
         tracing::warn!(
             target: "mrtr::server",
             timeout = ?DRAIN_TIMEOUT,
             "drain timeout: single-use requests and detached steps are aborted"
         );
     }
+    outcome
 }
 
 /// Serves `server` over standard input and output, to the process that started this one.
@@ -158,11 +165,15 @@ fn serve_standard_streams(server: Server) -> Serving {
         let (stdout, written) = standard_output();
         let end = shutdown(server.clone(), Readiness::default());
         let serving = revisions::serve_stream(server.clone(), stdin, stdout, end);
-        let outcome = beside_tasks(&server, serving).await;
-        // A client that does not read must not keep the process from exiting.
-        let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
-        drain(&server).await;
-        outcome
+        let serving = Box::pin(async {
+            let outcome = serving.await;
+            // Also at the end of the input, without a signal.
+            server.begin_shutdown();
+            // A client that does not read must not keep the process from exiting.
+            let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
+            outcome
+        });
+        serve_with_tasks(&server, serving).await
     })
 }
 

@@ -117,16 +117,22 @@ impl ChangeNotifier {
 impl Shared {
     /// Changes the counts of these resources. Receivers are notified if the set has changed.
     fn count(&self, caller: &Caller, uris: &[String], change: impl Fn(&mut usize)) {
+        if uris.is_empty() {
+            return;
+        }
         self.watched.send_if_modified(|callers| {
             let mut is_changed = false;
             let watched = callers.entry(caller.clone()).or_default();
+            // All clients of a caller share the map, so only what this one watches is visited.
             for uri in uris {
                 let count = watched.entry(uri.clone()).or_default();
                 is_changed |= *count == 0;
                 change(count);
-                is_changed |= *count == 0;
+                if *count == 0 {
+                    is_changed = true;
+                    watched.remove(uri);
+                }
             }
-            watched.retain(|_, count| *count > 0);
             if watched.is_empty() {
                 callers.remove(caller);
             }

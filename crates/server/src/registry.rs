@@ -72,11 +72,13 @@ pub(crate) struct TaskFunctions {
     /// Answers a call of a tool that has a policy for tasks.
     pub(crate) call: ProtocolHandler,
     /// Subscribes a caller to those of the tasks that are its own.
-    pub(crate) subscribe:
-        fn(Arc<Registry>, Vec<String>, Arc<RequestParts>) -> BoxFuture<TaskUpdates>,
+    pub(crate) subscribe: fn(Arc<Registry>, Vec<String>, Arc<RequestParts>) -> TaskSubscription,
     /// Runs due tasks. Does not complete.
     pub(crate) run: fn(Arc<Registry>) -> BoxFuture<()>,
 }
+
+/// The future of a subscription to tasks, or of its error response.
+pub(crate) type TaskSubscription = BoxFuture<Result<TaskUpdates, ErrorObject>>;
 
 /// The future of a response.
 pub(crate) type ResponseFuture<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;

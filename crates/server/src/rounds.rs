@@ -33,8 +33,8 @@ pub use input::{ElicitOutcome, InputFuture};
 #[cfg(feature = "development")]
 pub(crate) use journal::EntryKind;
 pub(crate) use journal::{
-    CallMeta, CallState, CallStateContent, Entry, Journal, MAX_ENTRY, MAX_STORED_ENTRY,
-    PendingInputs, QuestionDigest, check_size, order_independent_digest,
+    CallMeta, CallState, CallStateContent, Entry, Journal, MAX_ENTRY, MAX_STORED_ANSWERS,
+    MAX_STORED_ENTRY, PendingInputs, QuestionDigest, check_size, order_independent_digest,
 };
 pub(crate) use race::race;
 pub(crate) use round::{OpenInput, Round, Suspended};

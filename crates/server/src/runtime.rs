@@ -67,6 +67,11 @@ impl HandOverPolicy {
         }
     }
 
+    /// Returns true if shutdown has begun.
+    pub(crate) fn has_shutdown_begun(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Returns true if shutdown has begun, and another replica can continue the calls.
     pub(crate) fn is_closing(&self) -> bool {
         !self.disabled && self.closing.load(Ordering::Relaxed)

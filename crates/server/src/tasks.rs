@@ -62,8 +62,8 @@
 //!   [`Context::log`](crate::Context::log) sends nothing.
 //! - A step has no timeout unless it sets [one](crate::StepFuture::timeout), and the timeouts of
 //!   the call do not count. When the task is cancelled or the server shuts down, no step begins,
-//!   and those in flight have 10 s.
-//! - One result has at most 256 KiB, and a journal 4 MiB.
+//!   and those in flight have 8 s.
+//! - One result has at most 256 KiB. A journal has at most 4 MiB, and so have all answers together.
 //! - A handler whose new version does not fit a journal is tried again every minute, until the task
 //!   expires: an unsuitable deployment loses no task.
 //!

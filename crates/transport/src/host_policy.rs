@@ -8,6 +8,7 @@
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
+use mrtr_schema::peer_text::quote;
 
 /// The hosts and origins that may call a server.
 ///
@@ -104,7 +105,7 @@ impl HostPolicy {
         if name.is_some_and(|name| is_loopback(&name) || self.hosts.contains(&name)) {
             Ok(())
         } else {
-            Err(AccessDenied(format!("Host {host:.128?} is not allowed")))
+            Err(AccessDenied(format!("Host {} is not allowed", quote(host))))
         }
     }
 
@@ -113,7 +114,7 @@ impl HostPolicy {
         if self.origins.contains(&origin.to_ascii_lowercase()) || is_loopback_origin(origin) {
             Ok(())
         } else {
-            Err(AccessDenied(format!("Origin {origin:.128?} is not allowed")))
+            Err(AccessDenied(format!("Origin {} is not allowed", quote(origin))))
         }
     }
 }

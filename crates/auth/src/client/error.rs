@@ -4,6 +4,7 @@ use crate::client::authorization::CallbackError;
 use crate::client::signing_key::InvalidKey;
 use crate::identifier::{InvalidUrl, Issuer};
 use crate::metadata::MetadataError;
+use crate::quote::quote;
 use crate::scope::{InvalidScope, Scopes};
 use crate::www_authenticate::ParseError;
 
@@ -26,7 +27,7 @@ pub enum LoginError {
         reason: String,
     },
     /// The metadata is that of another resource: a token for it would not be one for this server.
-    #[error("the metadata of {server} names another resource, {resource:.200?}")]
+    #[error("the metadata of {server} names another resource, {}", quote(resource))]
     OtherResource {
         /// The URL of the server.
         server: String,
@@ -117,7 +118,7 @@ pub enum LoginError {
     NotBound(Issuer),
     /// The redirect URI of the user agent is not one that a code may be sent to (RFC 8252, section
     /// 7).
-    #[error("the user agent has the redirect URI {redirect_uri:.200?}, but {reason}")]
+    #[error("the user agent has the redirect URI {}, but {reason}", quote(redirect_uri))]
     RedirectUri {
         /// The redirect URI.
         redirect_uri: String,

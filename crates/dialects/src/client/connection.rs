@@ -2,6 +2,7 @@
 
 use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use bytes::Bytes;
+use mrtr_schema::peer_text::quote;
 use mrtr_transport::TransportError;
 use mrtr_transport::http::{HttpClient, RawResponse};
 
@@ -74,7 +75,7 @@ pub(super) async fn read<T>(
         _ if !status.is_success() => Err(response.rejection("")),
         "" if response.body().await?.is_empty() => Ok(None),
         other => {
-            let why = format!("answered {status} with {other:.64?} instead of JSON");
+            let why = format!("answered {status} with {} instead of JSON", quote(other));
             Err(response.violation(&why))
         }
     }

@@ -7,6 +7,7 @@ use mrtr_schema::jsonrpc::{
 };
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
+use mrtr_schema::peer_text::truncate;
 use mrtr_schema::{PROTOCOL_VERSION, RawJson, method};
 use mrtr_transport::TransportError;
 use mrtr_transport::http::RawResponse;
@@ -165,7 +166,8 @@ impl DialectClient {
         if server.get("protocolVersion").and_then(Value::as_str) != Some(version) {
             let spoken = server.get("protocolVersion").cloned().unwrap_or_default().to_string();
             return Err(TransportError::protocol(format!(
-                "the server speaks revision {spoken:.32} and not {version}"
+                "the server speaks revision {} and not {version}",
+                truncate(&spoken)
             )));
         }
         let mut headers = HeaderMap::new();

@@ -14,6 +14,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
 use mrtr_schema::notification::LogLevel;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{Acknowledged, ListenParams, name, subscription_meta};
 use mrtr_schema::tasks;
 use mrtr_transport::{OutgoingRequest, TransportError};
@@ -125,8 +126,8 @@ impl<C: Connection> Adapter<C> {
             serde_json::from_str(result.get()).map_err(|error| unusable(&error))?;
         if LegacyVersion::from_name(&result.protocol_version).is_none() {
             return Err(TransportError::protocol(format!(
-                "the server speaks revision {:.32?} only, which this client does not",
-                result.protocol_version
+                "the server speaks revision {} only, which this client does not",
+                quote(&result.protocol_version)
             )));
         }
         let link = Link { connection: Arc::clone(&self.connection), session };

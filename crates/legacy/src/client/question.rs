@@ -7,6 +7,7 @@ use mrtr_schema::input::InputRequest;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::method;
+use mrtr_schema::peer_text::quote;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -38,7 +39,7 @@ pub(super) async fn receive<C: Connection>(
         Err(error) => {
             tracing::warn!(
                 target: "mrtr::client",
-                method = format_args!("{method:.64}"),
+                method = %quote(method),
                 %error,
                 "request of the server rejected"
             );

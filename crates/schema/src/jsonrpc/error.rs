@@ -29,6 +29,9 @@ pub mod code {
 
 /// A JSON-RPC error.
 ///
+/// When it is displayed, the message is one line without control characters: a peer may have sent
+/// it.
+///
 /// # Example
 ///
 /// ```
@@ -46,7 +49,7 @@ pub mod code {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message} ({code})")]
+#[error("{} ({code})", peer_text::one_line(message))]
 pub struct ErrorObject {
     /// One of [`code`], or a code of the application outside `-32768..=-32000`.
     pub code: i64,

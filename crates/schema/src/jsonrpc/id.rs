@@ -16,13 +16,13 @@ pub enum RequestId {
     String(String),
 }
 
-/// For log lines: a string id is cut to 128 characters, and control characters are escaped, since
-/// the peer chose it.
+/// For log lines: a string id is cut to 128 characters, and control characters are replaced,
+/// since the peer chose it.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(n) => n.fmt(f),
-            Self::String(s) => peer_text::truncate(s).escape_debug().fmt(f),
+            Self::String(s) => f.write_str(&peer_text::truncate(s)),
         }
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     fn request_id_displays_on_one_line() {
         let id = |text: &str| RequestId::String(text.to_owned()).to_string();
         assert_eq!(id("a-1"), "a-1");
-        assert_eq!(id("1\n WARN \u{1b}[2J"), r"1\n WARN \u{1b}[2J");
+        assert_eq!(id("1\n WARN \u{1b}[2J"), "1  WARN \u{fffd}[2J");
         assert_eq!(id(&"x".repeat(1 << 20)).chars().count(), 129);
     }
 }

@@ -24,6 +24,9 @@ use crate::tasks::{
 };
 use crate::tool::Tool;
 
+/// The pause between two attempts to cancel a task that the client does not know of.
+const CANCEL_PAUSE: Duration = Duration::from_secs(1);
+
 /// A call that may become a task.
 #[derive(Clone, Copy)]
 struct Detachable<'a> {
@@ -120,7 +123,12 @@ impl RoundExecution<'_> {
         };
         if let Ending::Detached = ending {
             let permit = task.service.try_permit();
-            let created = self.create(registry, task, permit).await?;
+            let created = self.create(registry, task, permit).await.inspect_err(|error| {
+                // Nothing was created.
+                if is_full(error) {
+                    self.refuse();
+                }
+            })?;
             close.0 = None;
             return self.detach(registry, task, handler, created).await;
         }
@@ -185,7 +193,13 @@ impl RoundExecution<'_> {
                 .collect::<Result<_, _>>()?,
         };
         let holding = Holding::new(Instant::now(), service.usable_lease());
-        let (record, is_new) = match within_request(service.store.create(new, lease)).await? {
+        let created = within_request(service.store.create(new, lease)).await;
+        let created = created.inspect_err(|error| {
+            if !is_full(error) && self.round.rounds() == 0 {
+                cancel_unseen(Arc::clone(registry), key);
+            }
+        });
+        let (record, is_new) = match created? {
             Created::New(record) => (record, true),
             // The client has repeated its request.
             Created::Exists(record) => (record, false),
@@ -245,6 +259,25 @@ impl RoundExecution<'_> {
         let (task, _) = task_on_wire(&id, &record, &view, policy)?.into_parts();
         registry.complete(&CreateTaskResult::new(task))
     }
+}
+
+/// Cancels a task that the store may have created although its reply was lost. The client gets an
+/// error and tries again. Without a request state, its next request creates another task.
+///
+/// For as long as the lease lasts, no replica runs the task: the claim that follows ends it.
+fn cancel_unseen(registry: Arc<Registry>, key: TaskKey) {
+    let tracked = registry.runtime.tasks.track();
+    tokio::spawn(async move {
+        if let Some(service) = registry.tasks.as_deref() {
+            let end = Instant::now() + service.lease;
+            // Again, as the creation may still be on its way.
+            while Instant::now() < end {
+                drop(within_request(service.store.cancel(key)).await);
+                tokio::time::sleep(CANCEL_PAUSE).await;
+            }
+        }
+        drop(tracked);
+    });
 }
 
 /// A task in the store.

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::method;
-use mrtr_schema::peer_text::quote;
 use mrtr_schema::tasks::{CreateTaskResult, Task};
 use tokio::task::unconstrained;
 use tokio::time::sleep;
@@ -57,6 +57,9 @@ pub(super) struct RoundExecution<'a> {
     pub(super) version: Version,
     /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
+    /// True if the round has ended before it had any effect, and the client may correct its answers
+    /// or try again.
+    is_refused: AtomicBool,
     pub(super) round: Arc<Round>,
     /// The input of a handler in the manual form; `None` for inline handlers.
     manual: Option<Arc<ManualInput>>,
@@ -126,7 +129,16 @@ impl<'a> RoundExecution<'a> {
             None => None,
         };
         let (round, manual) = resume(saved, responses, parts, &target)?;
-        Ok(Self { server, target, digest: Some(digest), version, claim, round, manual })
+        Ok(Self {
+            server,
+            target,
+            digest: Some(digest),
+            version,
+            claim,
+            is_refused: AtomicBool::new(false),
+            round,
+            manual,
+        })
     }
 
     /// Prepares the first round of a call. Answers that arrive with it are unsolicited.
@@ -144,7 +156,16 @@ impl<'a> RoundExecution<'a> {
         let mut round = Round::first(parts);
         round.is_single_use = target.options.single_use.is_on();
         let round = Arc::new(round);
-        Self { server, target, digest: None, version, claim: None, round, manual }
+        Self {
+            server,
+            target,
+            digest: None,
+            version,
+            claim: None,
+            is_refused: AtomicBool::new(false),
+            round,
+            manual,
+        }
     }
 
     /// Calls the handler for its future. The inner error is the reason why the arguments are
@@ -196,8 +217,11 @@ impl<'a> RoundExecution<'a> {
     pub(super) async fn settle_claim(&self, response: &Outcome) {
         let Some(claim) = &self.claim else { return };
         // A state whose round has run a step must not run it again.
-        if response.as_ref().is_err_and(is_unavailable) && !self.round.has_recorded() {
+        let has_effect = self.round.has_recorded();
+        if self.is_refused.load(Ordering::Relaxed) && response.is_err() && !has_effect {
             claim.release().await;
+        } else if response.as_ref().is_err_and(is_unavailable) && !has_effect {
+            claim.allow_again().await;
         } else {
             claim.settle(response).await;
         }
@@ -247,12 +271,7 @@ impl<'a> RoundExecution<'a> {
                 }
                 let is_too_long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
                 if let Some(answer) = journal.entries.iter().find(is_too_long) {
-                    return Err(ErrorObject::invalid_params(format!(
-                        "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can \
-                         be kept for another round",
-                        quote(&answer.key),
-                        answer.value.len()
-                    )));
+                    return Err(self.fault_response(&answer.too_long(MAX_ENTRY)));
                 }
                 self.suspend(&open, CallStateContent::Journal(journal))
             }
@@ -353,7 +372,15 @@ impl<'a> RoundExecution<'a> {
         Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
+    /// Lets a single-use state be used again, because this round ends without an effect.
+    pub(super) fn refuse(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn fault_response(&self, fault: &Fault) -> ErrorObject {
+        if matches!(fault, Fault::AnswerTooLong(..)) {
+            self.refuse();
+        }
         fault_response(fault, self.target.method, self.target.name)
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn fault_response(fault: &Fault, method: &str, target: &str) -> Error
             );
             ErrorObject::missing_client_capability(missing)
         }
+        Fault::AnswerTooLong(..) => ErrorObject::invalid_params(format!("Invalid params: {fault}")),
         Fault::Changed(_) => {
             tracing::error!(
                 target: "mrtr::rounds",

@@ -2,6 +2,7 @@
 //! kept in the [store](crate::single_use).
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mrtr_codec::encoding::{Decoder, Encoder};
@@ -39,6 +40,9 @@ const CLAIMED: u8 = 0;
 const ANSWERED: u8 = 1;
 /// The response is not kept: it is too long, the store is full, or single use is strict.
 const SPENT: u8 = 2;
+/// The outcome of the round is unknown, so only the same answers may try it again. The entry
+/// contains the number of the next attempt, which is claimed under a key of its own.
+const AGAIN: u8 = 3;
 
 /// A single-use state, and the answers that arrived with it.
 pub(super) struct SingleUseClaim<'a> {
@@ -52,6 +56,8 @@ pub(super) struct SingleUseClaim<'a> {
     timeout: Duration,
     /// True if even the identical request is refused once the first has completed.
     strict: bool,
+    /// The number of this attempt.
+    attempt: AtomicU8,
 }
 
 /// The result of claiming a state.
@@ -84,7 +90,16 @@ impl<'a> SingleUseClaim<'a> {
         let id = Digest::from_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
         let key = hex(id.as_bytes());
         let answers = answers_digest(responses)?;
-        Ok(Self { server, store, key, answers, expires, timeout, strict })
+        Ok(Self {
+            server,
+            store,
+            key,
+            answers,
+            expires,
+            timeout,
+            strict,
+            attempt: AtomicU8::new(0),
+        })
     }
 
     /// Claims the state. If an earlier request with the same answers has claimed it, waits for the
@@ -98,7 +113,9 @@ impl<'a> SingleUseClaim<'a> {
         let mut attempt = [0; 16];
         getrandom::fill(&mut attempt).map_err(|_| ErrorObject::internal("no random numbers"))?;
         let own = self.entry(CLAIMED, &attempt);
-        let claim = || with_timeout(self.store.claim(&self.key, &own, self.retention()));
+        let claim_at =
+            async |key: &str| with_timeout(self.store.claim(key, &own, self.retention())).await;
+        let claim = || claim_at(&self.key);
         // A store that fails may have recorded the claim. The second attempt then finds our own
         // entry.
         let found = match claim().await {
@@ -120,8 +137,11 @@ impl<'a> SingleUseClaim<'a> {
                         let response = response.ok_or_else(|| refuse_used("used_unreadable"))?;
                         return Ok(Claim::Answered(response));
                     }
-                    CLAIMED if !client.is_closed() => tokio::time::sleep(pause).await,
-                    CLAIMED => return Err(refuse_used("outcome_unknown")),
+                    AGAIN if self.claim_again(kept, &own, claim_at).await? => {
+                        return Ok(Claim::First);
+                    }
+                    CLAIMED | AGAIN if !client.is_closed() => tokio::time::sleep(pause).await,
+                    CLAIMED | AGAIN => return Err(refuse_used("outcome_unknown")),
                     _ => return Err(refuse_used("used_and_not_kept")),
                 }
                 pause = MAX_POLL_PAUSE.min(pause * 2);
@@ -135,12 +155,34 @@ impl<'a> SingleUseClaim<'a> {
         tokio::time::timeout(self.max_wait(), wait).await.unwrap_or_else(timed_out)
     }
 
+    /// Claims another attempt of a round whose outcome is unknown. Returns false if an earlier
+    /// request has claimed it.
+    async fn claim_again(
+        &self,
+        attempt: &[u8],
+        own: &[u8],
+        claim_at: impl AsyncFnOnce(&str) -> Result<Option<Vec<u8>>, StoreError>,
+    ) -> Result<bool, ErrorObject> {
+        let attempt = attempt.first().copied().unwrap_or_default();
+        let found = claim_at(&format!("{}-{attempt}", self.key)).await;
+        let found = found.map_err(|error| store_error(&error))?;
+        self.attempt.store(attempt, Ordering::Relaxed);
+        Ok(found.is_none_or(|found| found == own))
+    }
+
+    /// Lets the same answers try the round again, because its outcome is unknown.
+    pub(super) async fn allow_again(&self) {
+        let attempt = self.attempt.load(Ordering::Relaxed).saturating_add(1);
+        self.write(&self.entry(AGAIN, &[attempt]), self.retention()).await;
+    }
+
     /// Gives the state back, because the round had no effect.
     pub(super) async fn release(&self) {
-        let entry = self.entry(CLAIMED, &[]);
-        let released =
-            with_timeout(self.store.settle(&self.key, &entry, Duration::from_millis(1))).await;
-        if let Err(error) = released {
+        self.write(&self.entry(CLAIMED, &[]), Duration::from_millis(1)).await;
+    }
+
+    async fn write(&self, entry: &[u8], retention: Duration) {
+        if let Err(error) = with_timeout(self.store.settle(&self.key, entry, retention)).await {
             tracing::error!(
                 target: "mrtr::state",
                 %error,

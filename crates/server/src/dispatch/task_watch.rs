@@ -10,10 +10,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::tasks::check_extension;
-use crate::handler::BoxFuture;
-use crate::registry::Registry;
+use crate::registry::{Registry, TaskSubscription};
 use crate::request_parts::RequestParts;
-use crate::tasks::{NextTask, NextTaskFuture, TaskKey, TaskUpdates};
+use crate::tasks::{NextTask, NextTaskFuture, TaskKey, TaskUpdates, is_unavailable};
 
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 100;
@@ -41,7 +40,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// An error response, if the client does not declare the extension, or asks for too many.
+    /// An error response, if the client does not declare the extension, if it asks for too many, or
+    /// if the store is unavailable.
     pub(super) async fn subscribe_to_tasks(
         self: &Arc<Self>,
         task_ids: Vec<String>,
@@ -58,10 +58,10 @@ impl Registry {
         let caller = Arc::clone(caller);
         let updates = match (self.task_functions, &self.task_subscriptions) {
             (Some(own), _) => (own.subscribe)(Arc::clone(self), task_ids, caller),
-            (None, Some(subscriptions)) => subscriptions.subscribe(task_ids, caller),
+            (None, Some(others)) => return Ok(Some(others.subscribe(task_ids, caller).await)),
             (None, None) => return Ok(None),
         };
-        Ok(Some(updates.await))
+        updates.await.map(Some)
     }
 }
 
@@ -70,29 +70,41 @@ pub(crate) fn subscribe(
     server: Arc<Registry>,
     task_ids: Vec<String>,
     caller: Arc<RequestParts>,
-) -> BoxFuture<TaskUpdates> {
+) -> TaskSubscription {
     Box::pin(async move {
         // Subscribed before the tasks are read, so that no change after it is missed.
         let changes = server.tasks.as_deref().map(|service| service.changes.subscribe());
         let next_read = Instant::now() + INTERVAL;
-        let tasks = read_all(&server, task_ids, &caller).await;
+        let tasks = read_all(&server, task_ids, &caller).await?;
         let granted = tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect();
-        TaskUpdates::watched(granted, OwnTasks { server, caller, tasks, changes, next_read })
+        let own = OwnTasks { server, caller, tasks, changes, next_read };
+        Ok(TaskUpdates::watched(granted, own))
     })
 }
 
 /// Reads those of the tasks that belong to the caller.
-async fn read_all(server: &Registry, task_ids: Vec<String>, caller: &RequestParts) -> Vec<Watched> {
+///
+/// # Errors
+///
+/// An error response, if the store is unavailable: then it is not known which ones belong to it.
+async fn read_all(
+    server: &Registry,
+    task_ids: Vec<String>,
+    caller: &RequestParts,
+) -> Result<Vec<Watched>, ErrorObject> {
     let mut tasks: Vec<Watched> = Vec::new();
     for task_id in task_ids {
         let key = TaskKey::of(&task_id);
-        if tasks.iter().all(|watched| watched.key != key)
-            && let Ok(current) = server.detailed_task(&task_id, caller).await
-        {
-            tasks.push(Watched { key, current, is_unsent: true });
+        if tasks.iter().any(|watched| watched.key == key) {
+            continue;
+        }
+        match server.detailed_task(&task_id, caller).await {
+            Ok(current) => tasks.push(Watched { key, current, is_unsent: true }),
+            Err(error) if is_unavailable(&error) => return Err(error),
+            Err(_) => {}
         }
     }
-    tasks
+    Ok(tasks)
 }
 
 impl NextTask for OwnTasks {
@@ -139,9 +151,8 @@ impl OwnTasks {
                     watched.is_unsent |= json(&current) != json(&watched.current);
                     watched.current = current;
                 }
-                Err(error) if error.data.is_none() => gone.push(watched.key),
-                // The store is unavailable.
-                Err(_) => {}
+                Err(error) if is_unavailable(&error) => {}
+                Err(_) => gone.push(watched.key),
             }
         }
         self.tasks.retain(|watched| !gone.contains(&watched.key));

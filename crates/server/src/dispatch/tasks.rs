@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::scopes::check_scopes;
 use crate::registry::{Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
-use crate::rounds::MAX_STORED_ENTRY;
+use crate::rounds::{MAX_STORED_ANSWERS, MAX_STORED_ENTRY};
 use crate::tasks::{
     Part, StoredStatus, TaskKey, TaskPolicy, TaskRecord, UnixMillis, View, ViewOutcome,
     within_request,
@@ -55,7 +55,7 @@ fn update<'r>(
             view.questions.iter().any(|open| open.wire_key == *question)
                 && !record.answered.contains(question)
         };
-        let mut answers = Vec::new();
+        let (mut answers, mut total) = (Vec::new(), view.answer_bytes);
         for (question, answer) in input_responses.0 {
             // Answers to anything else are ignored.
             if !is_outstanding(&question) {
@@ -66,6 +66,14 @@ fn update<'r>(
                 return Err(ErrorObject::invalid_params(format!(
                     "Invalid params: the response to {} has {length} bytes; the limit is \
                      {MAX_STORED_ENTRY}",
+                    quote(&question)
+                )));
+            }
+            total += length as u64;
+            if total > MAX_STORED_ANSWERS {
+                return Err(ErrorObject::invalid_params(format!(
+                    "Invalid params: with the response to {}, the responses of this task have \
+                     {total} bytes; the limit is {MAX_STORED_ANSWERS}",
                     quote(&question)
                 )));
             }

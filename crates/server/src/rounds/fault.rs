@@ -3,6 +3,7 @@
 use std::fmt;
 
 use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::peer_text::quote;
 
 /// The reason why a call cannot continue. The handler is dropped.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +12,9 @@ pub(crate) enum Fault {
     Handler(String),
     /// The handler needs features that the client does not support.
     Capability(Box<ClientCapabilities>),
+    /// The client's answer to the question with this key is too long to be kept, with its length
+    /// and the limit in bytes.
+    AnswerTooLong(String, usize, usize),
     /// The journal was recorded by different code.
     Changed(String),
     /// The handler panicked.
@@ -38,6 +42,11 @@ impl fmt::Display for Fault {
         match self {
             Self::Handler(why) | Self::Changed(why) => f.write_str(why),
             Self::Capability(_) => f.write_str("the client lacks a capability the handler needs"),
+            Self::AnswerTooLong(key, length, limit) => write!(
+                f,
+                "the response to {} has {length} bytes; at most {limit} can be kept",
+                quote(key)
+            ),
             Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
         }
     }

@@ -23,6 +23,9 @@ pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
 /// The longest value of one entry of a task, in bytes.
 pub(crate) const MAX_STORED_ENTRY: usize = 256 * 1024;
 
+/// The length of all answers of a task, in bytes. Refused answers are kept as well.
+pub(crate) const MAX_STORED_ANSWERS: u64 = 4 * 1024 * 1024;
+
 /// The limits of a journal, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {

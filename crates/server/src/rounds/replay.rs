@@ -366,13 +366,18 @@ impl Replay {
         self.journal.entries.push(Entry { used: true, ..entry });
     }
 
-    /// Checks, before a step has any effect, that there is room for a result of maximum length.
+    /// Checks, before a step has any effect, that the answers can be kept, and that there is room
+    /// for a result of maximum length.
     ///
     /// # Errors
     ///
-    /// A fault that names the longest entry.
+    /// A fault that names the answer that is too long, or the longest entry.
     pub(super) fn check_room(&self, key: &str, limits: Limits) -> Result<(), Fault> {
         let Limits { entry, journal } = limits;
+        let mut answers = self.journal.entries.iter().chain(&self.arrived);
+        if let Some(answer) = answers.find(|answer| answer.value.len() > entry) {
+            return Err(answer.too_long(entry));
+        }
         if self.size + entry <= journal {
             return Ok(());
         }
@@ -432,6 +437,11 @@ impl Replay {
 }
 
 impl Entry {
+    /// Creates the fault of an answer that is too long to be kept.
+    pub(crate) fn too_long(&self, limit: usize) -> Fault {
+        Fault::AnswerTooLong(self.key.to_string(), self.value.len(), limit)
+    }
+
     /// Creates the fault of an entry that was recorded for one thing and is used for another.
     fn kind_changed(&self, before: &str, now: &str) -> Fault {
         let key = &self.key;

@@ -13,13 +13,29 @@ pub(crate) struct Holding {
     writing_from: Mutex<Option<usize>>,
     /// The last progress that was written.
     message: Mutex<Option<String>>,
+    /// The number of entries in the last view that was written.
+    entries: Mutex<u64>,
 }
 
 impl Holding {
     /// Creates the state of a lease that was asked for at `since`.
     pub(crate) fn new(since: Instant, usable: Duration) -> Self {
         let until = Mutex::new(since + usable);
-        Self { until, writing_from: Mutex::default(), message: Mutex::default() }
+        Self {
+            until,
+            writing_from: Mutex::default(),
+            message: Mutex::default(),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Returns the number of entries in the last view.
+    pub(super) fn entries(&self) -> u64 {
+        *self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_entries(&self, entries: u64) {
+        *self.entries.lock().unwrap_or_else(PoisonError::into_inner) = entries;
     }
 
     pub(super) fn until(&self) -> Instant {

@@ -12,7 +12,6 @@ use super::holding::Stop;
 use super::run::Run;
 use super::service::TaskService;
 use super::store::{TaskWrite, Verdict};
-use super::view::View;
 use crate::rounds::Unsaved;
 
 /// The pause before a failed write is repeated.
@@ -22,7 +21,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time that the steps in flight have when a task is cancelled, or its server shuts down.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+///
+/// Shorter than the 10 s after which `mrtr::serve` gives up, so that the end of the run is written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a run does next beside its handler.
 enum Next {
@@ -96,30 +97,26 @@ impl Run {
 
     /// Adds the changes of the journal to a write. Returns false if they cannot be sealed.
     fn add_unsaved(&self, unsaved: &Unsaved, write: &mut TaskWrite) -> bool {
-        let mut view = None;
+        let before = self.holding.entries();
+        let mut view = self.view.clone();
+        view.entries = before;
         if unsaved.is_journal_changed {
             let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries) else {
                 return false;
             };
             // Also without entries: the last one may have been removed.
             (write.position, write.entries) = (Some(unsaved.position), entries);
-            let length = (unsaved.position + unsaved.entries.len()) as u64;
-            if length < self.view.entries {
-                let shorter: &mut View = view.get_or_insert_with(|| self.view.clone());
-                shorter.entries = length;
-            }
+            view.entries = before.min((unsaved.position + unsaved.entries.len()) as u64);
+        }
+        if view.entries == before && unsaved.message.is_none() {
+            return true;
         }
         if unsaved.message.is_some() {
-            let changed = view.get_or_insert_with(|| self.view.clone());
-            changed.message.clone_from(&unsaved.message);
+            view.message.clone_from(&unsaved.message);
         }
-        match view.map(|view| self.seal_view(&view)) {
-            Some(None) => false,
-            sealed => {
-                write.view = sealed.flatten();
-                true
-            }
-        }
+        self.holding.set_entries(view.entries);
+        write.view = self.seal_view(&view);
+        write.view.is_some()
     }
 
     /// Writes, and repeats a write that failed, for as long as the lease lasts. Returns true if the

@@ -16,6 +16,9 @@ use crate::registry::Registry;
 /// The pause between two looks for due tasks, unless the store announces a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The shortest time between two looks, unless there may be more due tasks.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
 /// Maximum number of tasks that are claimed at once.
 const MAX_CLAIM: usize = 32;
 
@@ -23,11 +26,7 @@ const MAX_CLAIM: usize = 32;
 pub(crate) fn run_tasks(registry: Arc<Registry>) -> BoxFuture<()> {
     Box::pin(async move {
         let Some(service) = registry.tasks.as_deref() else { return };
-        let closed = pin!(registry.runtime.hand_over.closing());
-        let changes = pin!(announce_changes(service));
-        let claims = pin!(claim_tasks(&registry, service));
-        let work = pin!(either(changes, claims));
-        either(closed, work).await;
+        either(announce_changes(service), claim_tasks(&registry, service)).await;
     })
 }
 
@@ -50,10 +49,20 @@ async fn announce_changes(service: &TaskService) {
     }
 }
 
+/// Claims due tasks and runs them, until the server shuts down.
+///
+/// A claim in progress is awaited: the store may have made it, and its tasks would wait for the end
+/// of their leases. Their runs release them at once.
 async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
     let mut changes = service.changes.subscribe();
+    let hand_over = &registry.runtime.hand_over;
     loop {
-        let mut permits = service.permits(MAX_CLAIM).await;
+        let mut permits = Vec::new();
+        let free = async { permits = service.permits(MAX_CLAIM).await };
+        either(hand_over.closing(), free).await;
+        if hand_over.has_shutdown_begun() {
+            return;
+        }
         let limit = permits.len();
         let Ok(lease) = service.new_lease() else {
             tracing::error!(target: "mrtr::tasks", "no random numbers for a lease");
@@ -91,8 +100,12 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         }
         if claimed < limit {
             // A lagged receiver has missed a change, and looks at once.
-            let change = async { drop(changes.recv().await) };
-            either(change, tokio::time::sleep(PAUSE)).await;
+            let change = async {
+                drop(changes.recv().await);
+                // Most changes make no task due, and all replicas learn of them.
+                tokio::time::sleep_until(claimed_at + MIN_PAUSE).await;
+            };
+            either(hand_over.closing(), either(change, tokio::time::sleep(PAUSE))).await;
         }
     }
 }

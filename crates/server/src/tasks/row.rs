@@ -121,13 +121,13 @@ impl TaskRow {
         }
     }
 
-    /// Cancels the task: at once if it is not held.
+    /// Cancels the task: at once if it is not held, or if the time of its lease is over.
     pub fn cancel(&mut self, now: UnixMillis) {
         if self.status != StoredStatus::Open {
             return;
         }
         self.cancel = true;
-        if self.lease.is_none() {
+        if self.lease.is_none() || self.wake.is_some_and(|wake| wake <= now) {
             self.end(StoredStatus::Cancelled, now);
         }
     }

@@ -28,9 +28,9 @@ use crate::rounds::{
 };
 use crate::tool::Tool;
 
-/// The number of runs of a task that may end without any progress, each by the death of its
-/// replica.
-const MAX_ATTEMPTS: u32 = 5;
+/// The number of runs of a task in a row that may end without any progress, each by the death of
+/// its replica.
+const MAX_FAILED_RUNS: u64 = 5;
 
 /// The pause before a task is tried again whose journal the handler does not fit.
 const CHANGED_PAUSE: Duration = Duration::from_mins(1);
@@ -73,7 +73,7 @@ impl Run {
         claimed_at: Instant,
     ) {
         let Ok(service) = registry.task_service() else { return };
-        let (key, attempts) = (held.key, held.attempts);
+        let key = held.key;
         let holding = Holding::new(claimed_at, service.usable_lease());
         let until = holding.until();
         let prepared = Self::prepare(&registry, held, lease, holding);
@@ -88,10 +88,11 @@ impl Run {
                 return;
             }
         };
-        if attempts > MAX_ATTEMPTS {
+        if run.view.failed_runs >= MAX_FAILED_RUNS {
             tracing::error!(
                 target: "mrtr::tasks",
-                attempts, "the task has failed: its runs have ended with their replicas"
+                runs = MAX_FAILED_RUNS,
+                "the task has failed: its runs have ended with their replicas"
             );
             return run.fail(ErrorObject::internal("Internal error")).await;
         }
@@ -107,7 +108,8 @@ impl Run {
     }
 
     /// Opens a task, and creates its handler's future. The last value is a write that has to be
-    /// made first, because another version of the handler continues the task.
+    /// made first: another version of the handler continues the task, or an earlier run of it has
+    /// failed.
     ///
     /// # Errors
     ///
@@ -118,7 +120,7 @@ impl Run {
         lease: LeaseId,
         holding: Holding,
     ) -> Result<Prepared, String> {
-        let HeldTask { key, handler, epoch, call, view, entries, answers, .. } = held;
+        let HeldTask { key, handler, epoch, attempts, call, view, entries, answers } = held;
         let seal = registry.task_seal(key);
         let failed = |error: OpenError| error.reason().to_owned();
         let malformed = |_| "malformed".to_owned();
@@ -137,10 +139,12 @@ impl Run {
         let mut known = call.known.clone();
         let mut responses = InputResponses::default();
         let mut answered = Vec::new();
+        view.answer_bytes = 0;
         for answer in answers {
             let body = seal.open(Part::Answer(&answer.question), &answer.answer);
             let body = String::from_utf8(body.map_err(failed)?);
             let body = body.map_err(|_| "malformed".to_owned())?;
+            view.answer_bytes += body.len() as u64;
             if answer.epoch == epoch
                 && let Some(open) =
                     view.questions.iter().find(|open| open.wire_key == answer.question)
@@ -155,7 +159,7 @@ impl Run {
         let tool = registry.tool(&handler.tool).ok_or("the tool does not exist")?;
         let saved = Version { number: handler.version, since: handler.min_version };
         let mut version = tool.options.version;
-        let mut change = None;
+        let mut write = TaskWrite::new(key, lease);
         match version.compatibility_with(saved) {
             Compatibility::Resume => version = version.merge(saved),
             Compatibility::Restart => {
@@ -166,21 +170,23 @@ impl Run {
                 journal = Journal::default();
                 responses = InputResponses::default();
                 view.restart();
-                let sealed = seal.seal(Part::View(call.principal.as_ref()), &view.pack());
-                let sealed = sealed.map_err(|error| error.to_string())?;
-                change = Some(TaskWrite {
-                    position: Some(0),
-                    view: Some(sealed),
-                    ..TaskWrite::new(key, lease)
-                });
+                write.position = Some(0);
             }
             Compatibility::Refuse => return Err("the handler is too old".to_owned()),
         }
-        if version != saved {
-            let mut write = change.unwrap_or_else(|| TaskWrite::new(key, lease));
-            write.handler = Some(task_handler(&handler.tool, version));
-            change = Some(write);
+        // The store counts claims. One whose reply was lost has failed no run, so a run tells that
+        // it has begun, unless it is the first one.
+        let failed_runs = if attempts <= 1 { 0 } else { view.failed_runs + 1 };
+        if write.position.is_some() || failed_runs != view.failed_runs {
+            view.failed_runs = failed_runs;
+            let sealed = seal.seal(Part::View(call.principal.as_ref()), &view.pack());
+            write.view = Some(sealed.map_err(|error| error.to_string())?);
         }
+        if version != saved {
+            write.handler = Some(task_handler(&handler.tool, version));
+        }
+        let change = (write.view.is_some() || write.handler.is_some()).then_some(write);
+        holding.set_entries(view.entries);
         let mut parts = call.parts(&registry.runtime);
         parts.group_states.clone_from(&tool.options.group_states);
         let (meta, pending) = (call.meta, view.pending());
@@ -284,6 +290,7 @@ impl Run {
         }
         let saved = self.holding.writing_from().map_or(saved, |from| from.min(saved));
         self.view.entries = journal.entries.len() as u64;
+        self.view.failed_runs = 0;
         let entries = journal.entries.split_off(saved.min(journal.entries.len()));
         let end = if open.is_empty() {
             // The replica is overloaded or shuts down.

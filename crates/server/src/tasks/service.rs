@@ -84,10 +84,12 @@ impl TaskService {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Waits until a task may run, and takes all free permits, up to `limit`.
+    /// Waits until a task may run, and takes up to `limit` permits, but no more than half of the
+    /// free ones: the others are for calls that become tasks meanwhile.
     pub(super) async fn permits(&self, limit: usize) -> Vec<OwnedSemaphorePermit> {
         let mut permits = Vec::new();
         permits.extend(Arc::clone(&self.permits).acquire_owned().await.ok());
+        let limit = limit.min(self.permits.available_permits().div_ceil(2));
         while permits.len() < limit
             && let Some(permit) = self.try_permit()
         {

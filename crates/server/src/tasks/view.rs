@@ -21,6 +21,11 @@ pub(crate) struct View {
     used_keys: Vec<String>,
     /// The number of entries that the journal had at the end of the last run.
     pub(crate) entries: u64,
+    /// The number of earlier runs that have ended without any progress, by the death of their
+    /// replica or by the loss of their lease.
+    pub(crate) failed_runs: u64,
+    /// The length of all answers that were taken in, also of those that were refused.
+    pub(crate) answer_bytes: u64,
     /// The progress that the handler has reported.
     pub(crate) message: Option<String>,
     pub(crate) outcome: Option<ViewOutcome>,
@@ -128,7 +133,7 @@ impl View {
         for key in &self.used_keys {
             out.bytes(key.as_bytes());
         }
-        out.number(self.entries);
+        out.number(self.entries).number(self.failed_runs).number(self.answer_bytes);
         out.option(self.message.as_deref().map(str::as_bytes));
         match &self.outcome {
             None => out.byte(0),
@@ -156,6 +161,8 @@ impl View {
             view.used_keys.push(input.text()?.to_owned());
         }
         view.entries = input.number()?;
+        view.failed_runs = input.number()?;
+        view.answer_bytes = input.number()?;
         view.message = input.optional_text()?.map(str::to_owned);
         view.outcome = match input.byte()? {
             0 => None,
@@ -219,7 +226,13 @@ mod tests {
 
     #[test]
     fn unpack_reverses_pack_and_rejects_everything_else() {
-        let mut view = View { entries: 3, message: Some("1 of 2".into()), ..View::default() };
+        let mut view = View {
+            entries: 3,
+            failed_runs: 1,
+            answer_bytes: 300,
+            message: Some("1 of 2".into()),
+            ..View::default()
+        };
         view.ask(&[ask("a", "A?")], |_| false);
         let mut ended = view.clone();
         ended.end(Some(ViewOutcome::new(Err(ErrorObject::internal("Internal error")))));

@@ -65,7 +65,8 @@ pub async fn task_store_contract<S: TaskStore>(connect: impl AsyncFn() -> S) {
     check! {
         lifecycle: a_task_is_created_once, a_task_has_its_times, an_end_is_final,
             an_ended_task_is_kept, a_task_expires, cancellation_reaches_its_holder,
-            cancellation_of_a_waiting_task_is_immediate, cancellation_outlives_a_crash;
+            cancellation_of_a_waiting_task_is_immediate,
+            cancellation_after_the_lease_needs_no_claim, cancellation_outlives_a_crash;
         journal: a_position_replaces_the_rest, a_foreign_lease_writes_nothing,
             a_gap_is_refused, every_part_of_a_write_counts, the_journal_takes_any_bytes;
         answers: the_first_answer_stands, an_answer_wakes_a_waiting_task,

@@ -1,11 +1,15 @@
 //! Long calls, and many calls.
 
+use std::time::Duration;
+
 use mrtr_client::RoundLimits;
+use mrtr_server::single_use::MemoryStore;
 use mrtr_server::testing::TestCall;
 use mrtr_server::{Context, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
+use crate::support::single_use::{answered, first_state};
 use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica};
 
 /// A hundred steps of 100 bytes and twenty rounds fit into the journal.
@@ -86,4 +90,37 @@ async fn a_thousand_abandoned_calls_leave_no_task() {
     }
     tokio::task::yield_now().await;
     assert_eq!(alive(), before);
+}
+
+/// An answer that is too long to be kept is refused before a step runs, so that the corrected
+/// answer runs it once. With `single_use`, the state stays usable.
+#[tokio::test(start_paused = true)]
+async fn long_answers_are_refused_before_steps() {
+    for is_single_use in [false, true] {
+        let runs = Counter::default();
+        let counter = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = counter.clone();
+            async move {
+                let note = cx.elicit::<Text>("guess", "?").await?.text;
+                let charged = cx.step("charge", async |_| Ok(runs.increment())).await?;
+                cx.elicit::<Text>("rating", "?").await?;
+                Ok::<_, mrtr_server::Error>(format!("{note} {charged}"))
+            }
+        });
+        let tool = if is_single_use { tool.single_use() } else { tool };
+        let server = replica(&TestClock::default()).tool(tool);
+        let server = server.single_use_store(MemoryStore::new(1_000_000)).build().unwrap();
+        let fleet = Replicas::new([server]).as_principal(alice());
+        let state = first_state(&fleet).await;
+        let refused = call_tool(&fleet, "t", json!({}), answered(&state, &"a".repeat(9_000))).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(refused["error"]["message"].to_string().contains("at most 8192"), "{refused}");
+        assert_eq!(runs.get(), 0);
+        // The store forgets a released state after a millisecond.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let asked = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
+        assert!(asked["inputRequests"]["rating"].is_object(), "{asked}");
+        assert_eq!(runs.get(), 1);
+    }
 }

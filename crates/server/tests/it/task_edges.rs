@@ -1,5 +1,6 @@
 //! Tasks at the edges: where calls become tasks, and where several features meet.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use mrtr_transport::GrantedScopes;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::tasks::{TaskFleet, accept, id_of, order, text};
+use crate::support::tasks::{TaskFleet, accept, id_of, order, text, with_tasks};
 use crate::support::{Counter, LogLines, Text, with_meta};
 
 /// Asks one question.
@@ -152,7 +153,7 @@ async fn a_slow_call_goes_on_if_the_store_is_full() {
     let refused = fleet.call(0, json!({})).await;
     assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
     fleet.connections[0].restore();
-    fleet.connections[0].is_full.store(true, std::sync::atomic::Ordering::SeqCst);
+    fleet.connections[0].is_full.store(true, Ordering::SeqCst);
     let asked = fleet.call(0, json!({})).await;
     assert_eq!(asked["resultType"], "input_required");
     let retry = json!({
@@ -232,7 +233,7 @@ async fn an_open_question_whose_link_changes_keeps_its_key() {
         });
         tool.task(TaskPolicy::immediately())
     });
-    let mut params = crate::support::tasks::with_tasks(json!({ "name": "t", "arguments": {} }));
+    let mut params = with_tasks(json!({ "name": "t", "arguments": {} }));
     let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
     capabilities["elicitation"] = json!({ "form": {}, "url": {} });
     let id = id_of(&fleet.send(0, "tools/call", params).await);
@@ -285,4 +286,114 @@ async fn an_internal_error_of_a_task_is_logged_and_not_shown() {
     assert!(!task.to_string().contains("disk"), "{task}");
     let text = log.text();
     assert!(text.contains("handler failed") && text.contains("the disk is full"), "{text}");
+}
+
+/// The store creates the task of a single-use state, but its reply is lost. Only the same answers
+/// may try again, and they get the same task.
+#[tokio::test(start_paused = true)]
+async fn other_answers_get_no_second_task_of_a_single_use_state() {
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let tool = ask(TaskPolicy::on_detach()).single_use();
+        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+    });
+    let asked = fleet.call(0, json!({})).await;
+    let retry = |answer: &str| {
+        json!({
+            "requestState": asked["requestState"],
+            "inputResponses": { "q": accept(answer) },
+        })
+    };
+    let lost = &fleet.connections[0].loses_replies;
+    for _ in 0..2 {
+        lost.store(true, Ordering::SeqCst);
+        let refused = fleet.call(0, retry("a")).await;
+        assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+        lost.store(false, Ordering::SeqCst);
+        let refused = fleet.call(0, retry("b")).await;
+        assert_eq!(refused["error"]["data"]["reason"], "request_state_used", "{refused}");
+    }
+    let id = id_of(&fleet.call(0, retry("a")).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+    assert_eq!(id_of(&fleet.call(0, retry("a")).await), id);
+}
+
+/// The client is told to try again, so the task that it does not know of never runs.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    fleet.connections[0].loses_replies.store(true, Ordering::SeqCst);
+    let refused = fleet.call(0, json!({})).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].loses_replies.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(held.get(), 0);
+}
+
+/// Claims whose replies were lost are no runs that have failed.
+#[tokio::test(start_paused = true)]
+async fn lost_claims_do_not_fail_a_task() {
+    let fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.connections[0].loses_replies.store(true, Ordering::SeqCst);
+    fleet.answer(0, &id, json!({ "q": accept("a") })).await;
+    tokio::time::sleep(Duration::from_mins(3)).await;
+    fleet.connections[0].loses_replies.store(false, Ordering::SeqCst);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_during_an_outage_of_the_store_is_an_error() {
+    let fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.connections[0].cut();
+    let params = with_tasks(json!({ "notifications": { "taskIds": [id] } }));
+    let refused = fleet.send(0, "subscriptions/listen", params).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+}
+
+/// The store keeps refused answers, so their length is limited.
+#[tokio::test(start_paused = true)]
+async fn the_answers_of_a_task_are_limited_together() {
+    let fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()).max_rounds(50));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    let long = "a".repeat(250_000);
+    let mut sent = 0;
+    loop {
+        let task = fleet.wait_for(0, &id, "input_required").await;
+        let key = task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        // It does not fit the form.
+        let answer = json!({ "action": "accept", "content": { "other": long } });
+        let outcome = fleet.answer(0, &id, json!({ key.as_str(): answer })).await;
+        if outcome["error"]["code"] == -32602 {
+            fleet.answer(0, &id, json!({ key: accept("a") })).await;
+            break;
+        }
+        sent += 1;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(sent, 16);
+    fleet.wait_for(0, &id, "completed").await;
+}
+
+/// A claim leaves permits to calls that become tasks meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_claim_in_progress_does_not_keep_calls_from_becoming_tasks() {
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let slow = async |cx: Context| {
+            let wait = async |_| {
+                tokio::time::sleep(Duration::from_secs(8)).await;
+                Ok(())
+            };
+            cx.step("s", wait).await?;
+            Ok::<_, Error>("done")
+        };
+        let tool = Tool::new("t", "", slow).task(TaskPolicy::after(Duration::from_secs(5)));
+        builder.tool(tool).max_running_tasks(16)
+    });
+    fleet.connections[0].hangs_in_claims.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let id = id_of(&fleet.call(0, json!({})).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "done");
 }

@@ -67,18 +67,23 @@ const ANSWER: &str = concat!(
     SELECT key FROM task"
 );
 
+/// Ends a task that is not held, or whose lease is over.
 const CANCEL: &str = concat!(
     "UPDATE mrtr_task t SET cancel = true,
-        status = CASE WHEN t.lease IS NULL THEN 3 ELSE t.status END,
-        wake = CASE WHEN t.lease IS NULL THEN NULL ELSE t.wake END,
-        updated = CASE WHEN t.lease IS NULL THEN ",
+        status = CASE WHEN free.is_free THEN 3 ELSE t.status END,
+        lease = CASE WHEN free.is_free THEN NULL ELSE t.lease END,
+        wake = CASE WHEN free.is_free THEN NULL ELSE t.wake END,
+        updated = CASE WHEN free.is_free THEN ",
     now!(),
     " ELSE t.updated END,
-        expires = CASE WHEN t.lease IS NULL AND t.expires IS NOT NULL
+        expires = CASE WHEN free.is_free AND t.expires IS NOT NULL
             THEN greatest(t.expires, ",
     now!(),
     " + t.retention) ELSE t.expires END
-    WHERE t.key = $1 AND t.status = 0 AND ",
+    FROM (SELECT key, lease IS NULL OR wake <= ",
+    now!(),
+    " AS is_free FROM mrtr_task WHERE key = $1 FOR UPDATE) AS free
+    WHERE t.key = free.key AND t.status = 0 AND ",
     exists!(),
     "
     RETURNING t.key"

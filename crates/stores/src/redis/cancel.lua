@@ -1,11 +1,12 @@
 -- ARGV: prefix, id.
 local id = ARGV[2]
-local status, lease, service = get(id, 'status', 'lease', 'service')
+local status, lease, service, at = get(id, 'status', 'lease', 'service', 'wake')
 if status ~= '0' then
     return 0
 end
 redis.call('HSET', task_of(id), 'cancel', '1')
-if not lease then
+-- The lease may be over.
+if not lease or tonumber(at) <= now then
     finish(id, service, '3')
 end
 changed(id)

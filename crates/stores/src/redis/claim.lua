@@ -47,25 +47,31 @@ local function hold(id)
     return held
 end
 
+-- The ids are read in pages. Tasks that are not skipped leave the range.
+local PAGE = 100
 local all, skipped = {}, 0
 while #all < limit do
-    -- Tasks that are not skipped leave the range.
-    local id = redis.call('ZRANGEBYSCORE', due_of(service), '-inf', text(now),
-        'LIMIT', skipped, 1)[1]
-    if not id then
-        break
+    local ids = redis.call('ZRANGEBYSCORE', due_of(service), '-inf', text(now),
+        'LIMIT', skipped, PAGE)
+    for _, id in ipairs(ids) do
+        if #all == limit then
+            break
+        end
+        local tool, min_version, cancel, at = get(id, 'tool', 'min_version', 'cancel', 'wake')
+        if not tool then
+            -- It has expired.
+            redis.call('ZREM', due_of(service), id)
+        elseif tonumber(at) > now or (newest[tool] or -1) < tonumber(min_version) then
+            skipped = skipped + 1
+        elseif cancel then
+            finish(id, service, '3')
+            changed(id)
+        else
+            all[#all + 1] = hold(id)
+        end
     end
-    local tool, min_version, cancel, at = get(id, 'tool', 'min_version', 'cancel', 'wake')
-    if not tool then
-        -- It has expired.
-        redis.call('ZREM', due_of(service), id)
-    elseif tonumber(at) > now or (newest[tool] or -1) < tonumber(min_version) then
-        skipped = skipped + 1
-    elseif cancel then
-        finish(id, service, '3')
-        changed(id)
-    else
-        all[#all + 1] = hold(id)
+    if #ids < PAGE then
+        break
     end
 end
 return all

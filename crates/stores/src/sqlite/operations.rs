@@ -159,7 +159,7 @@ pub(super) fn cancel(db: &Connection, now: i64, key: TaskKey, source: Source) ->
         .prepare_cached(
             "UPDATE mrtr_task SET cancel = 1
             WHERE key = ?1 AND status = 0 AND (expires IS NULL OR expires > ?2)
-            RETURNING lease IS NOT NULL",
+            RETURNING lease IS NOT NULL AND wake > ?2",
         )?
         .query_row(params![key.0, now], |row| row.get::<_, bool>(0))
         .optional()?;

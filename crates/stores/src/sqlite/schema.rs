@@ -1,10 +1,10 @@
 //! The file, and its tables.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mrtr_server::tasks::TaskStoreError;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::worker::failed;
 
@@ -73,8 +73,7 @@ CREATE TABLE mrtr_change (
 pub(super) fn open(path: &Path) -> Result<Connection, TaskStoreError> {
     let mut connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(BUSY).map_err(failed)?;
-    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
-    let mode: String = mode.map_err(failed)?;
+    let mode = set_wal(&connection)?;
     if mode != "wal" {
         let why = format!("{} cannot be in WAL mode", path.display());
         return Err(TaskStoreError::Unavailable(why.into()));
@@ -83,6 +82,25 @@ pub(super) fn open(path: &Path) -> Result<Connection, TaskStoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut connection)?;
     Ok(connection)
+}
+
+/// Sets the journal mode, and returns the one that the file has now.
+///
+/// While another process sets the mode of a new file, `SQLite` fails at once: it does not wait for
+/// the busy timeout here.
+fn set_wal(connection: &Connection) -> Result<String, TaskStoreError> {
+    let end = Instant::now() + BUSY;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < end =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            mode => return mode.map_err(failed),
+        }
+    }
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), TaskStoreError> {

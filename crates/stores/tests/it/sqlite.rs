@@ -46,6 +46,23 @@ async fn sqlite_task_store_keeps_the_contract() {
     task_store_contract(async || folder.open()).await;
 }
 
+/// Replicas that start at the same time open a new file.
+#[test]
+fn sqlite_files_can_be_opened_by_many_at_once() {
+    for _ in 0..10 {
+        let folder = Folder::create();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    folder.open();
+                });
+            }
+        });
+    }
+}
+
 #[tokio::test]
 async fn sqlite_files_are_checked() {
     let folder = Folder::create();

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderValue, Request, Response, StatusCode, header};
+use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
-use mrtr_transport::{RequestHandler, headers, scope_challenge};
+use mrtr_transport::{RequestHandler, headers, retry_after, scope_challenge};
 use serde_json::value::RawValue;
 
 use super::body::CallEvents;
@@ -95,7 +95,7 @@ async fn handle_messages<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
     session: &SessionRef,
     request: &Request<Bytes>,
-    permit: Permit,
+    mut permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
     let is_batch = is_batch(request.body());
     let messages = if is_batch && session.claims.version.has_batches() {
@@ -124,7 +124,7 @@ async fn handle_messages<H: RequestHandler>(
     if calls.is_empty() {
         return Ok(empty(StatusCode::ACCEPTED));
     }
-    if permit.is_reserve() {
+    if permit.is_reserve() || !permit.try_add_requests(calls.len() - 1) {
         return Err(Rejected::overloaded(calls.swap_remove(0).id));
     }
     let stream = gateway.new_stream(session, calls.len(), Arc::new(permit));
@@ -150,11 +150,11 @@ async fn respond<H: RequestHandler>(
             && stream.is_complete()
             && let Some(message) = event.message
         {
-            let challenge = challenge(message.as_str());
+            let refusal = refusal(message.as_str());
             let mut response = json_text(message);
-            if let Some(challenge) = challenge {
-                *response.status_mut() = StatusCode::FORBIDDEN;
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            if let Some((status, name, value)) = refusal {
+                *response.status_mut() = status;
+                response.headers_mut().insert(name, value);
             }
             return response;
         }
@@ -162,15 +162,20 @@ async fn respond<H: RequestHandler>(
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events(), None))
 }
 
-/// Returns the challenge of a response, if the access token lacks scopes.
-fn challenge(message: &str) -> Option<HeaderValue> {
-    if !message.contains("insufficient_scope") {
+/// Returns the status and a header of a response whose error HTTP has a status for: the access
+/// token lacks scopes, or the caller has sent too many requests.
+fn refusal(message: &str) -> Option<(StatusCode, HeaderName, HeaderValue)> {
+    // Most responses need not be parsed.
+    if !["insufficient_scope", "retryAfterMs"].iter().any(|name| message.contains(name)) {
         return None;
     }
-    match Message::parse(message.as_bytes()) {
-        Ok(Message::Response(response)) => scope_challenge(&response.outcome.err()?),
-        _ => None,
+    let Ok(Message::Response(response)) = Message::parse(message.as_bytes()) else { return None };
+    let error = response.outcome.err()?;
+    if let Some(time) = retry_after(&error) {
+        let seconds = u64::try_from(time.as_millis().div_ceil(1_000).max(1)).unwrap_or(u64::MAX);
+        return Some((StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, seconds.into()));
     }
+    Some((StatusCode::FORBIDDEN, header::WWW_AUTHENTICATE, scope_challenge(&error)?))
 }
 
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {

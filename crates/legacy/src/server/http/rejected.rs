@@ -47,6 +47,10 @@ impl Rejected {
             let allowed = HeaderValue::from_static("POST, GET, DELETE");
             response.headers_mut().insert(header::ALLOW, allowed);
         }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            // In seconds.
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }

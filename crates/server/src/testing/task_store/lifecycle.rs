@@ -178,6 +178,18 @@ pub(super) async fn cancellation_of_a_waiting_task_is_immediate<S: TaskStore>(be
     bench.claim_nothing().await;
 }
 
+pub(super) async fn cancellation_after_the_lease_needs_no_claim<S: TaskStore>(bench: &Bench<S>) {
+    let lease = bench.lease(SHORT);
+    let key = bench.create(bench.new_task(), lease).await;
+    // No replica has a handler for it.
+    while bench.read(key).await.status == StoredStatus::Open {
+        pause().await;
+        bench.cancel(key).await;
+    }
+    assert_eq!(bench.read(key).await.status, StoredStatus::Cancelled);
+    assert_eq!(bench.write(TaskWrite::new(key, lease.id)).await, Verdict::Lost);
+}
+
 pub(super) async fn cancellation_outlives_a_crash<S: TaskStore>(bench: &Bench<S>) {
     let lease = bench.lease(SHORT);
     let key = bench.create(bench.new_task(), lease).await;

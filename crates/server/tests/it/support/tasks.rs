@@ -23,6 +23,10 @@ use super::requests::request;
 pub(crate) struct Connection {
     store: Arc<MemoryTaskStore>,
     is_cut: Arc<AtomicBool>,
+    /// Loses the replies to creations and claims, which the store makes.
+    pub(crate) loses_replies: Arc<AtomicBool>,
+    /// Never replies to claims.
+    pub(crate) hangs_in_claims: Arc<AtomicBool>,
     /// Refuses new tasks.
     pub(crate) is_full: Arc<AtomicBool>,
     /// All operations but reads, claims that found nothing, and waiting for changes.
@@ -36,6 +40,8 @@ impl Connection {
         Self {
             store: Arc::clone(store),
             is_cut: Arc::default(),
+            loses_replies: Arc::default(),
+            hangs_in_claims: Arc::default(),
             is_full: Arc::default(),
             operations: Arc::default(),
             written: Arc::default(),
@@ -58,6 +64,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Fails an operation that the store has made.
+    fn check_reply(&self) -> Result<(), TaskStoreError> {
+        if self.loses_replies.load(Ordering::SeqCst) {
+            return Err(TaskStoreError::Unavailable("the reply was lost".into()));
+        }
+        Ok(())
+    }
+
     fn count(&self) -> Result<(), TaskStoreError> {
         self.operations.fetch_add(1, Ordering::SeqCst);
         self.check()
@@ -75,7 +89,9 @@ impl TaskStore for Connection {
             return Err(TaskStoreError::Full);
         }
         self.keep(task.entries.iter().chain([&task.call, &task.view]));
-        TaskStore::create(&self.store, task, lease).await
+        let created = TaskStore::create(&self.store, task, lease).await?;
+        self.check_reply()?;
+        Ok(created)
     }
 
     async fn read(&self, key: TaskKey) -> Result<Option<TaskRecord>, TaskStoreError> {
@@ -100,8 +116,12 @@ impl TaskStore for Connection {
 
     async fn claim(&self, claim: Claim) -> Result<Vec<HeldTask>, TaskStoreError> {
         self.check()?;
+        if self.hangs_in_claims.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let held = TaskStore::claim(&self.store, claim).await?;
         self.operations.fetch_add(held.len(), Ordering::SeqCst);
+        self.check_reply()?;
         Ok(held)
     }
 

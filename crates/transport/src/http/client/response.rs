@@ -2,6 +2,7 @@
 
 use ::http::{StatusCode, header};
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::peer_text::quote;
 
 use super::server_name::ServerName;
 use crate::error::TransportError;
@@ -40,9 +41,10 @@ impl ResponseReader<'_> {
             "" => {
                 Err(self.server.violation(format_args!("answered {status} without a content type")))
             }
-            other => Err(self
-                .server
-                .violation(format_args!("answered {status} with {other:.64?} instead of JSON"))),
+            other => Err(self.server.violation(format_args!(
+                "answered {status} with {} instead of JSON",
+                quote(other)
+            ))),
         }
     }
 

@@ -48,6 +48,7 @@ impl BoundedCounter {
 #[derive(Debug)]
 pub struct Permit {
     counters: Arc<Counters>,
+    requests: usize,
     body_bytes: usize,
 }
 
@@ -75,7 +76,7 @@ impl Admission {
         } else {
             return None;
         };
-        Some(Permit { counters: Arc::clone(counters), body_bytes: 0 })
+        Some(Permit { counters: Arc::clone(counters), requests: 1, body_bytes: 0 })
     }
 }
 
@@ -84,6 +85,16 @@ impl Permit {
     /// processed that start no request, such as answers and cancellations.
     pub fn is_reserve(&self) -> bool {
         self.counters.is_reserve
+    }
+
+    /// Admits more requests with this one, for a batch. Returns false if too many are in flight:
+    /// then none is admitted.
+    pub fn try_add_requests(&mut self, more: usize) -> bool {
+        let added = self.counters.requests.try_add(more);
+        if added {
+            self.requests += more;
+        }
+        added
     }
 
     /// Reserves room for more bytes of the body. Returns false if there is none.
@@ -98,7 +109,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.counters.requests.subtract(1);
+        self.counters.requests.subtract(self.requests);
         self.counters.body_bytes.subtract(self.body_bytes);
     }
 }
