@@ -27,7 +27,12 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of connections: a proxy, and trusted certificate authorities.
 #[derive(Clone, Default)]
-pub(crate) struct HttpSettings(Vec<Setting>);
+pub(crate) struct HttpSettings {
+    settings: Vec<Setting>,
+    /// The host of the proxy.
+    #[cfg(feature = "client")]
+    proxy: Option<String>,
+}
 
 type Setting = Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>;
 
@@ -76,7 +81,7 @@ impl Fetcher {
         let builder = || {
             let client = Client::builder().redirect(Policy::none()).timeout(TIMEOUT);
             let client = client.user_agent(concat!("mrtr-auth/", env!("CARGO_PKG_VERSION")));
-            complete(settings.0.iter().fold(client, |client, setting| setting(client)))
+            complete(settings.settings.iter().fold(client, |client, setting| setting(client)))
         };
         Ok(Self {
             remote: builder().build()?,
@@ -133,9 +138,26 @@ impl HttpSettings {
     /// If `url` is not a URL. The error does not have the URL, which may have a password.
     pub(crate) fn set_proxy(&mut self, url: &str) -> reqwest::Result<()> {
         let proxy = reqwest::Proxy::all(url).map_err(reqwest::Error::without_url)?;
-        self.0.push(Arc::new(move |client| client.proxy(proxy.clone())));
+        self.settings.push(Arc::new(move |client| client.proxy(proxy.clone())));
+        self.proxy = proxy_host(url);
         Ok(())
     }
+
+    /// Returns the hosts of the proxies in use: the one that was set, and those of the environment.
+    fn proxy_hosts(&self) -> Vec<String> {
+        let names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+        let names = names.into_iter().flat_map(|name| [name.to_owned(), name.to_lowercase()]);
+        let of_system = names.filter_map(|name| proxy_host(&std::env::var(name).ok()?));
+        self.proxy.iter().cloned().chain(of_system).collect()
+    }
+}
+
+/// Returns the host of a proxy, whose URL may lack the scheme.
+#[cfg(feature = "client")]
+fn proxy_host(url: &str) -> Option<String> {
+    let parsed =
+        if url.contains("://") { Url::parse(url) } else { Url::parse(&format!("http://{url}")) };
+    parsed.ok()?.host_str().map(str::to_owned)
 }
 
 /// Joins the messages of an error and its sources: the message of `reqwest` alone has no reason.

@@ -30,13 +30,13 @@ pub(crate) async fn login(login: &Login, json: bool) -> Result<ExitCode> {
         let granted = session.scopes().unwrap_or_default();
         login.scopes.iter().all(|scope| granted.split(' ').any(|one| one == scope))
     };
-    if !session.is_logged_in() {
+    if session.needs_login(now()) {
         // The server's challenge names the scopes. Not every server sends one for this request,
         // whose failure says nothing about the login.
         let _ = server.connect(oauth.clone())?.build().discover().await;
     }
     let session = oauth.session(&server.url).await.map_err(Failure::login)?;
-    if !session.is_logged_in() || !has_scopes(&session) {
+    if session.needs_login(now()) || !has_scopes(&session) {
         oauth.log_in(&server.url).await.map_err(Failure::login)?;
     }
     print(server, &oauth.session(&server.url).await.map_err(Failure::login)?, json);
@@ -148,10 +148,14 @@ fn print(server: &Server, session: &StoredSession, json: bool) {
     row("expires", &format!("{}{renewal}", lifetime(session.expires_at())));
 }
 
+/// Returns the time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 fn lifetime(expires_at: Option<u64>) -> String {
     let Some(expires_at) = expires_at else { return "unknown".to_owned() };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    match Duration::from_secs(expires_at).checked_sub(now) {
+    match Duration::from_secs(expires_at).checked_sub(Duration::from_secs(now())) {
         None => "expired".to_owned(),
         Some(left) if left.as_secs() < 7200 => format!("in {} min", left.as_secs() / 60),
         Some(left) => format!("in {} h", left.as_secs() / 3600),

@@ -46,6 +46,10 @@ impl BoundIssuer {
     ) -> Result<(), BoxError> {
         let bound_issuer = self.lock().clone();
         let (Some(key), Some(_)) = (key(options), &bound_issuer) else { return Ok(()) };
+        // The first one wins, also if another process has stored it meanwhile.
+        if store.load(&key).await?.is_some_and(|stored| stored.bound_issuer.is_some()) {
+            return Ok(());
+        }
         let stored = StoredSession { bound_issuer, ..StoredSession::default() };
         store.save(&key, &stored).await
     }

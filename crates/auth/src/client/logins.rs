@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
+use tokio::task::Id;
 
 use super::bound_issuer::BoundIssuer;
 use super::drivers::Drivers;
@@ -15,7 +16,7 @@ use super::options::{Grant, Options};
 use super::random::Seed;
 use super::redirect_uri;
 use super::secret::Secret;
-use super::server::{LoginFuture, Server};
+use super::server::{LoginFuture, Pending, Server, Stored};
 use super::session::StoredSession;
 use super::user_agent::CallbackReceiver;
 use crate::fetch::Fetcher;
@@ -34,8 +35,8 @@ pub(super) struct EndLogins(pub(super) Arc<Inner>);
 
 impl Drop for EndLogins {
     fn drop(&mut self) {
-        for (_, task) in self.0.lock().values().filter_map(|server| server.pending.as_ref()) {
-            task.abort();
+        for pending in self.0.lock().values().filter_map(|server| server.pending.as_ref()) {
+            pending.task.abort();
         }
     }
 }
@@ -47,11 +48,13 @@ pub(super) struct Obtain {
     pub(super) refused: Option<Secret>,
     /// False if the user is to log in, although there is a refresh token.
     pub(super) may_refresh: bool,
+    /// True if the application asks for the login: no other token will do.
+    pub(super) is_explicit: bool,
 }
 
 impl Obtain {
     pub(super) fn new(reason: Reason) -> Self {
-        Self { reason, refused: None, may_refresh: true }
+        Self { reason, refused: None, may_refresh: true, is_explicit: false }
     }
 }
 
@@ -64,9 +67,11 @@ impl Inner {
         }
     }
 
-    /// Forgets a server.
+    /// Forgets a server, and ends its login in progress.
     pub(super) fn forget(&self, url: &str) {
-        self.lock().remove(url);
+        if let Some(Server { pending: Some(pending), .. }) = self.lock().remove(url) {
+            pending.task.abort();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Server>> {
@@ -83,7 +88,7 @@ impl Inner {
         self.with(url, |server| {
             // Another request may have loaded it, and logged in since.
             if !server.is_loaded {
-                server.is_stored = stored.is_some();
+                server.stored = if stored.is_some() { Stored::Session } else { Stored::Nothing };
                 server.adopt(stored.unwrap_or_default());
             }
         });
@@ -99,23 +104,39 @@ impl Inner {
         obtain: Obtain,
         begin: impl FnOnce(&mut Server) -> Result<(), LoginError>,
     ) -> Result<(), Arc<LoginError>> {
-        let pending = self.with(url, |server| {
-            if let Some((pending, _)) = &server.pending {
-                return Ok(pending.clone());
+        let is_refresh = matches!(obtain.reason, Reason::Expiring);
+        loop {
+            let pending = self.with(url, |server| server.pending.clone());
+            let Some(pending) = pending else { break };
+            let outcome = pending.login.await;
+            // A refresh that failed is no reason not to log in, and a login of the application is
+            // none but its own.
+            let is_enough = is_refresh || !pending.is_refresh || outcome.is_ok();
+            if is_enough && !obtain.is_explicit {
+                return outcome;
+            }
+        }
+        let login = self.with(url, |server| {
+            // Another request may have begun one meanwhile.
+            if let Some(pending) = &server.pending {
+                return Ok(pending.login.clone());
+            }
+            if server.is_logging_out {
+                return Err(driver("the login", "the client is being logged out"));
             }
             begin(server)?;
             let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
-            let abort = login.abort_handle();
+            let task = login.abort_handle();
             let login = login.map(|ended| {
                 // The task is aborted by a logout.
                 let failed = |error: &_| Arc::new(driver("the login", error));
                 ended.unwrap_or_else(|error| Err(failed(&error)))
             });
-            let pending = (Box::pin(login) as LoginFuture).shared();
-            server.pending = Some((pending.clone(), abort));
-            Ok::<_, LoginError>(pending)
+            let login = (Box::pin(login) as LoginFuture).shared();
+            server.pending = Some(Pending { login: login.clone(), task, is_refresh });
+            Ok::<_, LoginError>(login)
         })?;
-        pending.await
+        login.await
     }
 
     async fn run_and_settle(
@@ -124,13 +145,14 @@ impl Inner {
         obtain: Obtain,
     ) -> Result<(), Arc<LoginError>> {
         /// Makes room for the next login, also if a driver panics.
-        struct Settle<'a>(&'a Inner, &'a str);
+        struct Settle<'a>(&'a Inner, &'a str, Option<Id>);
         impl Drop for Settle<'_> {
             fn drop(&mut self) {
-                self.0.with(self.1, |server| server.pending = None);
+                let is_own = |pending: &mut Pending| Some(pending.task.id()) == self.2;
+                self.0.with(self.1, |server| drop(server.pending.take_if(is_own)));
             }
         }
-        let _settle = Settle(&self, &url);
+        let _settle = Settle(&self, &url, tokio::task::try_id());
         self.run(&url, obtain).await.map_err(Arc::new)
     }
 
@@ -140,17 +162,18 @@ impl Inner {
         let store_failed = |error| driver("the token store", &error);
         let _lock = store.lock(url).await.map_err(store_failed)?;
         let stored = store.load(url).await.map_err(store_failed)?;
-        let (in_use, was_stored) =
-            self.with(url, |server| (server.session.clone(), server.is_stored));
-        let session = match stored {
-            Some(stored) => stored,
+        let (in_use, before) = self.with(url, |server| (server.session.clone(), server.stored));
+        let session = match (stored, before) {
+            // The refresh token of the older one may be used up.
+            (_, Stored::Outdated) | (None, Stored::Nothing) => in_use.clone(),
+            (Some(stored), _) => stored,
             // Another process has logged out.
-            None if was_stored => StoredSession::default(),
-            None => in_use.clone(),
+            (None, Stored::Session) => StoredSession::default(),
         };
         // Another process may have obtained a token meanwhile.
         if let Some(tokens) = &session.tokens
             && session != in_use
+            && !obtain.is_explicit
             && Some(&tokens.access_token) != obtain.refused.as_ref()
             && tokens.expires_at.is_none_or(|expires_at| self.drivers.now() < expires_at)
         {
@@ -161,7 +184,12 @@ impl Inner {
         let before = session.clone();
         let (session, outcome) = match self.drive(url, obtain, session).await {
             Ok(session) => (session, Ok(())),
-            Err((session, error)) if *session == before => return Err(error),
+            Err((session, error)) if *session == before => {
+                // The client may be bound to an issuer now.
+                let saved = self.bound_issuer.save(&**store, &self.options).await;
+                saved.map_err(store_failed)?;
+                return Err(error);
+            }
             // What was learned is kept: registered clients, and a refused refresh token.
             Err((session, error)) => (*session, Err(error)),
         };
@@ -171,9 +199,11 @@ impl Inner {
             self.bound_issuer.save(&**store, &self.options).await?;
             store.save(url, &session).await
         };
-        match saved.await {
-            Ok(()) => self.with(url, |server| server.is_stored = true),
-            Err(error) => tracing::warn!(target: "mrtr::auth", %error, "the session is not stored"),
+        let saved = saved.await;
+        let stored = if saved.is_ok() { Stored::Session } else { Stored::Outdated };
+        self.with(url, |server| server.stored = stored);
+        if let Err(error) = saved {
+            tracing::warn!(target: "mrtr::auth", %error, "the session is not stored");
         }
         outcome
     }

@@ -5,9 +5,11 @@ use mrtr_transport::BoxError;
 use super::error::{LoginError, driver};
 use super::fetch::fetch;
 use super::login::{Discovery, Found};
+use super::logins::Inner;
 use super::message::HttpRequest;
 use super::oauth_client::{OAuthClient, normalized};
 use super::random::Seed;
+use super::server::Stored;
 use super::session::{StoredSession, Tokens};
 use super::token::TokenRequest;
 use super::token_client::client_of_tokens;
@@ -28,6 +30,15 @@ pub enum Logout {
     NotRevoked(String),
 }
 
+/// Allows logins again.
+struct EndLogout<'a>(&'a Inner, &'a str);
+
+impl Drop for EndLogout<'_> {
+    fn drop(&mut self) {
+        self.0.with(self.1, |server| server.is_logging_out = false);
+    }
+}
+
 impl OAuthClient {
     /// Deletes the session with the MCP server at `url`, with its registered clients, and asks the
     /// authorization server to revoke the tokens.
@@ -39,20 +50,22 @@ impl OAuthClient {
     pub async fn log_out(&self, url: &str) -> Result<Logout, LoginError> {
         let url = &*normalized(url)?;
         let store_failed = |error| driver("the token store", &error);
-        // A login in progress would store its tokens after this.
-        let pending = self.0.with(url, |server| server.pending.take());
-        if let Some((login, task)) = pending {
-            task.abort();
-            let _ = login.await;
+        // A login in progress would store its tokens after this, and so would one that begins.
+        let pending = self.0.with(url, |server| {
+            server.is_logging_out = true;
+            server.pending.take()
+        });
+        let _end = EndLogout(&self.0, url);
+        if let Some(pending) = pending {
+            pending.task.abort();
+            let _ = pending.login.await;
         }
         let store = &self.0.drivers.store;
         let _lock = store.lock(url).await.map_err(store_failed)?;
         // Another process may have newer tokens.
         let stored = store.load(url).await.map_err(store_failed)?;
-        let session = match stored {
-            Some(stored) => stored,
-            None => self.0.with(url, |server| server.session.clone()),
-        };
+        let (in_use, before) = self.0.with(url, |server| (server.session.clone(), server.stored));
+        let session = stored.filter(|_| before != Stored::Outdated).unwrap_or(in_use);
         let outcome = match &session.tokens {
             None => Logout::NotLoggedIn,
             Some(tokens) => match self.revoke(url, &session, tokens).await {

@@ -104,8 +104,12 @@ impl OAuthClient {
         let refused = self.0.with(url, |server| {
             server.session.tokens.as_ref().map(|tokens| tokens.access_token.clone())
         });
-        let obtain =
-            Obtain { refused, may_refresh: false, ..Obtain::new(Reason::Challenged(vec![])) };
+        let obtain = Obtain {
+            refused,
+            may_refresh: false,
+            is_explicit: true,
+            ..Obtain::new(Reason::Challenged(vec![]))
+        };
         self.0.obtain(url, obtain, |_| Ok(())).await
     }
 

@@ -18,7 +18,7 @@ use super::session::{StoredSession, Tokens};
 use super::signing_key::SigningKey;
 use super::upgrades::Upgrades;
 
-/// A login in progress.
+/// The future of a login in progress.
 pub(super) type LoginFuture = Pin<Box<dyn Future<Output = Result<(), Arc<LoginError>>> + Send>>;
 
 /// How long a refresh is not tried again after it has failed, in seconds.
@@ -28,8 +28,7 @@ const REFRESH_PAUSE: u64 = 60;
 #[derive(Default)]
 pub(super) struct Server {
     pub(super) is_loaded: bool,
-    /// True if the store has a session, unless another process has deleted it.
-    pub(super) is_stored: bool,
+    pub(super) stored: Stored,
     pub(super) session: StoredSession,
     key: Option<SigningKey>,
     /// The nonce that the server wants in the next proof.
@@ -38,7 +37,29 @@ pub(super) struct Server {
     refresh_after: u64,
     pub(super) upgrades: Upgrades,
     /// The login in progress. All requests that need a token share it.
-    pub(super) pending: Option<(Shared<LoginFuture>, AbortHandle)>,
+    pub(super) pending: Option<Pending>,
+    /// True while the tokens are being revoked and deleted.
+    pub(super) is_logging_out: bool,
+}
+
+/// What the store has, unless another process has changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Stored {
+    #[default]
+    Nothing,
+    /// The session in use.
+    Session,
+    /// The session in use could not be stored. There may be an older one.
+    Outdated,
+}
+
+/// A login in progress.
+#[derive(Clone)]
+pub(super) struct Pending {
+    pub(super) login: Shared<LoginFuture>,
+    pub(super) task: AbortHandle,
+    /// True if it refreshes a token that expires, and does not ask the user.
+    pub(super) is_refresh: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -53,6 +53,13 @@ impl StoredSession {
         self.tokens.is_some()
     }
 
+    /// Returns true if only the user can obtain a token: there is none, or it has expired at `now`
+    /// and cannot be replaced. `now` is in seconds since 1970.
+    pub fn needs_login(&self, now: u64) -> bool {
+        let has_expired = self.expires_at().is_some_and(|expires_at| expires_at <= now);
+        !self.is_logged_in() || (has_expired && !self.has_refresh_token())
+    }
+
     /// Returns the issuer of the tokens.
     pub fn issuer(&self) -> Option<&str> {
         self.tokens.as_ref().map(|tokens| tokens.issuer.as_str())

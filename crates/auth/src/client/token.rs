@@ -170,6 +170,11 @@ struct ClientAssertion<'a> {
     jti: String,
 }
 
+/// The error code of a grant, such as a refresh token, that is not valid (any more).
+pub(crate) const INVALID_GRANT: &str = "invalid_grant";
+
+const TRANSIENT: &str = "the server is overloaded or has failed";
+
 /// A response of a token endpoint.
 #[derive(Debug)]
 pub(crate) enum TokenResponse {
@@ -207,7 +212,11 @@ impl TokenResponse {
         }
         if status.is_success() {
             return match serde_json::from_slice::<Granted>(response.body()) {
-                Err(_) => Self::Failed("the response is malformed"),
+                // Some servers send errors with a status of success.
+                Err(_) => match response.error_code() {
+                    Some(error) => Self::refused(error),
+                    None => Self::Failed("the response is malformed"),
+                },
                 Ok(granted) if !granted.is_header_value() => {
                     Self::Failed("the token is empty, too long, or has forbidden characters")
                 }
@@ -219,11 +228,24 @@ impl TokenResponse {
                 Some(nonce) if nonce.len() <= MAX_TOKEN => Self::Nonce(nonce.to_owned()),
                 _ => Self::Failed("the response asks for a nonce, but has none"),
             },
-            Some(error) if status.is_client_error() => Self::Refused(error),
-            _ if status.as_u16() == 429 || status.is_server_error() => {
-                Self::Failed("the server is overloaded or has failed")
+            _ if matches!(status.as_u16(), 408 | 429) || status.is_server_error() => {
+                Self::Failed(TRANSIENT)
             }
+            Some(error) if status.is_client_error() => Self::refused(error),
             _ => Self::Failed("the response is neither a token nor an OAuth error"),
+        }
+    }
+
+    fn refused(error: String) -> Self {
+        match error.as_str() {
+            "temporarily_unavailable" | "server_error" | "slow_down" | "too_many_requests" => {
+                Self::Failed(TRANSIENT)
+            }
+            // Names of GitHub and Slack.
+            "bad_refresh_token" | "invalid_refresh_token" | "bad_verification_code" => {
+                Self::Refused(INVALID_GRANT.to_owned())
+            }
+            _ => Self::Refused(error),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The connector: the handler's side.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use crate::client::ClientRegistration;
 use crate::client::Secret;
 use crate::client::fetch::fetch;
 use crate::client::random::Seed;
-use crate::client::token::{TokenRequest, TokenResponse};
+use crate::client::token::{INVALID_GRANT, TokenRequest, TokenResponse};
 use crate::fetch::Fetcher;
 use crate::identifier::Issuer;
 use crate::metadata::ServerMetadata;
@@ -55,7 +56,7 @@ pub(super) struct Inner {
     pub(super) clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub(super) fetcher: Fetcher,
     /// Held during a refresh: a refresh token may work once.
-    pub(super) refreshing: tokio::sync::Mutex<()>,
+    pub(super) refreshing: OwnerLocks,
 }
 
 impl AccountConnector {
@@ -133,7 +134,7 @@ impl Inner {
     }
 
     /// Waits until the caller has an account.
-    async fn wait_for(&self, caller: &Principal, wait: Duration) -> Result<bool> {
+    async fn wait_for(self: &Arc<Self>, caller: &Principal, wait: Duration) -> Result<bool> {
         let end = tokio::time::Instant::now() + wait;
         loop {
             if self.usable(caller).await?.is_some() {
@@ -147,14 +148,22 @@ impl Inner {
     }
 
     /// Returns the account with a token that has not expired.
-    async fn usable(&self, owner: &Principal) -> Result<Option<Account>> {
-        let load = || self.store.load(owner, &self.id);
-        let Some(found) = load().await.map_err(Error::internal)? else { return Ok(None) };
+    async fn usable(self: &Arc<Self>, owner: &Principal) -> Result<Option<Account>> {
+        let found = self.store.load(owner, &self.id).await.map_err(Error::internal)?;
+        let Some(found) = found else { return Ok(None) };
         if found.is_usable(self.now()) {
             return Ok(Some(Account(found.access_token)));
         }
-        let _refreshing = self.refreshing.lock().await;
-        // Another call may have refreshed it.
+        // A task of its own: the refresh token may be used up, so the new one must be stored, also
+        // if the client disconnects.
+        let refresh = tokio::spawn(Arc::clone(self).refresh(owner.clone()));
+        refresh.await.map_err(Error::internal)?
+    }
+
+    /// Refreshes the account, unless another call has done so.
+    async fn refresh(self: Arc<Self>, owner: Principal) -> Result<Option<Account>> {
+        let _refreshing = self.refreshing.lock(&owner).await;
+        let load = || self.store.load(&owner, &self.id);
         let Some(found) = load().await.map_err(Error::internal)? else { return Ok(None) };
         if found.is_usable(self.now()) {
             return Ok(Some(Account(found.access_token)));
@@ -165,21 +174,21 @@ impl Inner {
         match self.request_token(form).await {
             Ok(mut account) => {
                 account.refresh_token.get_or_insert(refresh_token);
-                let saved = self.store.save(owner, &self.id, &account).await;
+                let saved = self.store.save(&owner, &self.id, &account).await;
                 saved.map_err(Error::internal)?;
                 Ok(Some(Account(account.access_token)))
             }
-            Err(TokenError::Refused(code)) => {
+            Err(TokenError::Refused(code)) if code == INVALID_GRANT => {
                 tracing::info!(target: "mrtr::auth", provider = self.id, code, "account lost");
                 // Another replica may have used the refresh token.
                 let newer = load().await.map_err(Error::internal)?;
                 if let Some(newer) = newer.filter(|newer| *newer != found) {
                     return Ok(newer.is_usable(self.now()).then_some(Account(newer.access_token)));
                 }
-                self.store.delete(owner, &self.id).await.map_err(Error::internal)?;
+                self.store.delete(&owner, &self.id).await.map_err(Error::internal)?;
                 Ok(None)
             }
-            Err(TokenError::Failed(why)) => {
+            Err(TokenError::Refused(why) | TokenError::Failed(why)) => {
                 Err(Error::internal(format!("refreshing the account at {} failed: {why}", self.id)))
             }
         }
@@ -204,6 +213,22 @@ impl Inner {
             TokenResponse::Refused(code) => Err(TokenError::Refused(code)),
             TokenResponse::Nonce(_) => Err(failed(&"the third party demands a nonce")),
             TokenResponse::Failed(why) => Err(failed(&why)),
+        }
+    }
+}
+
+/// Locks by owner, so that one refresh token is not used twice. Owners may share a lock.
+#[derive(Default)]
+pub(super) struct OwnerLocks([tokio::sync::Mutex<()>; 32]);
+
+impl OwnerLocks {
+    async fn lock(&self, owner: &Principal) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        (owner.issuer(), owner.subject()).hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % 32).unwrap_or_default();
+        match self.0.get(place) {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
         }
     }
 }

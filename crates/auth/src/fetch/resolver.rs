@@ -19,7 +19,8 @@ impl Fetcher {
         settings: &HttpSettings,
         policy: AddressPolicy,
     ) -> reqwest::Result<Self> {
-        let resolver = Arc::new(FilteredResolver(policy));
+        let proxies = settings.proxy_hosts();
+        let resolver = Arc::new(FilteredResolver { policy, proxies });
         let fetcher = Self::build(settings, |client| client.dns_resolver(Arc::clone(&resolver)))?;
         Ok(Self { addresses: Some(policy), ..fetcher })
     }
@@ -42,16 +43,21 @@ impl Fetcher {
 
 /// Resolves names to the addresses that are allowed. The connection is made to one of them, so a
 /// second answer of the name server cannot replace them.
-struct FilteredResolver(AddressPolicy);
+struct FilteredResolver {
+    policy: AddressPolicy,
+    /// The operator's proxies, which may be at any address. Their names are resolved here, too.
+    proxies: Vec<String>,
+}
 
 impl Resolve for FilteredResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.0;
+        let policy = self.policy;
+        let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let host = name.as_str();
             let found = tokio::net::lookup_host((host, 0)).await?;
             let allowed: Vec<SocketAddr> =
-                found.filter(|address| policy.allows(address.ip())).collect();
+                found.filter(|address| is_proxy || policy.allows(address.ip())).collect();
             if allowed.is_empty() {
                 return Err(NoResponse::Address(host.to_owned()).into());
             }
@@ -83,7 +89,13 @@ mod tests {
 
     #[tokio::test]
     async fn names_are_resolved_to_allowed_addresses_only() {
-        let resolve = |policy| FilteredResolver(policy).resolve("localhost".parse().unwrap());
+        let resolver = |policy, proxies: &[&str]| FilteredResolver {
+            policy,
+            proxies: proxies.iter().map(|&proxy| proxy.to_owned()).collect(),
+        };
+        let resolve = |policy| resolver(policy, &[]).resolve("localhost".parse().unwrap());
+        let proxy = resolver(AddressPolicy::default(), &["Localhost"]);
+        assert!(proxy.resolve("localhost".parse().unwrap()).await.is_ok());
         let refused = resolve(AddressPolicy::default()).await.err().unwrap();
         assert!(refused.to_string().contains("localhost is not a public address"), "{refused}");
         let policy = AddressPolicy { loopback: true, private: false };

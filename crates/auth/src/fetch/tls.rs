@@ -14,7 +14,7 @@ impl HttpSettings {
     pub(crate) fn add_root_certificates(&mut self, pem: &[u8]) -> reqwest::Result<usize> {
         let certificates = reqwest::Certificate::from_pem_bundle(pem)?;
         let count = certificates.len();
-        self.0.push(Arc::new(move |client| client.tls_certs_merge(certificates.clone())));
+        self.settings.push(Arc::new(move |client| client.tls_certs_merge(certificates.clone())));
         Ok(count)
     }
 }

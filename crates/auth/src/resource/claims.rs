@@ -160,6 +160,12 @@ pub(super) fn check_introspection(
     if text(response, "iss")?.is_some_and(|issuer| issuer != policy.issuer) {
         return Err(InvalidToken::Issuer);
     }
+    // Some issuers also call refresh tokens active, and tell them apart by one of these.
+    for kind in ["token_type", "token_use", "typ"] {
+        if text(response, kind)?.is_some_and(|kind| kind.to_ascii_lowercase().contains("refresh")) {
+            return Err(InvalidToken::Claim(kind));
+        }
+    }
     check(response, policy, now)
 }
 

@@ -16,8 +16,9 @@ pub(super) async fn discover(
     for url in issuer.metadata_urls() {
         let document = match fetch::get(fetcher, url).await {
             Ok(document) => document,
-            // The metadata may be at the next place.
-            Err(error @ FetchError::Status(status)) if status.is_client_error() => {
+            // The metadata may be at the next place. A gateway may answer with a redirect to a login
+            // page, or with an error of its own, at places that do not exist.
+            Err(error @ FetchError::Status(_)) => {
                 failure = error;
                 continue;
             }

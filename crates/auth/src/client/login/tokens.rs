@@ -8,7 +8,7 @@ use crate::client::options::Grant;
 use crate::client::registration::ClientRegistration;
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
-use crate::client::token::{Granted, TokenRequest, TokenResponse};
+use crate::client::token::{Granted, INVALID_GRANT, TokenRequest, TokenResponse};
 use crate::scope::Scopes;
 
 /// The longest lifetime of a token that is believed, in seconds: 10 years.
@@ -70,9 +70,12 @@ impl Login {
                 let reason = "it asked for a DPoP nonce again".to_owned();
                 Err(LoginError::TokenFailed { issuer, reason })
             }
-            // Another process may have used the refresh token, or it has expired.
-            TokenResponse::Refused(_) if purpose == Purpose::Refresh => {
-                if let Some(tokens) = &mut self.session.tokens {
+            TokenResponse::Refused(error) if purpose == Purpose::Refresh => {
+                // Another process may have used the refresh token, or it has expired. Other errors,
+                // such as a wrong secret of the client, are not about the token.
+                if let Some(tokens) = &mut self.session.tokens
+                    && error == INVALID_GRANT
+                {
                     tokens.refresh_token = None;
                 }
                 self.obtain(target, moment)

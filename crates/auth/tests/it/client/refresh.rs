@@ -56,15 +56,25 @@ async fn token_that_is_still_valid_is_used_if_the_refresh_fails() {
     let client = world.builder().clock(|| NOW.load(Ordering::Relaxed)).build().unwrap();
     let http = world.http(client);
     world.call(&http).await.unwrap();
-    world.script(|script| script.token_error = Some("temporarily_unavailable"));
+    for error in ["temporarily_unavailable", "invalid_client", "invalid_dpop_proof"] {
+        world.script(|script| script.token_error = Some(error));
+        NOW.fetch_add(3000, Ordering::Relaxed);
+        assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK, "{error}");
+        // None of these is about the refresh token, which is used later.
+        world.script(|script| script.token_error = None);
+        NOW.fetch_add(100, Ordering::Relaxed);
+        assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK, "{error}");
+        assert_eq!(grants(&world).last().unwrap(), "refresh_token");
+    }
+    assert_eq!(world.pages().len(), 1);
+    // An invalid grant is: the user has to log in when the token has expired.
+    world.script(|script| script.token_error = Some("invalid_grant"));
     NOW.fetch_add(3000, Ordering::Relaxed);
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
-    // The refresh token was refused, so the user has to log in when the token has expired.
     NOW.fetch_add(3000, Ordering::Relaxed);
     world.script(|script| {
         script.token_error = None;
         script.valid_tokens.clear();
-        script.valid_refresh_tokens.clear();
     });
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
     assert_eq!(world.pages().len(), 2);

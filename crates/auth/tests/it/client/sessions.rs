@@ -1,6 +1,6 @@
 //! Sessions over logins, refreshes and logouts of several requests and processes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::response::IntoResponse as _;
 use http::StatusCode;
@@ -229,4 +229,75 @@ async fn null_members_of_metadata_are_absent() {
     });
     let http = world.http(world.client());
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
+
+/// A store that can be read, and that fails to write on demand.
+struct Failing(FileStore, &'static AtomicBool);
+
+impl TokenStore for Failing {
+    fn load<'a>(&'a self, key: &'a str) -> DriverFuture<'a, Option<StoredSession>> {
+        self.0.load(key)
+    }
+    fn save<'a>(&'a self, key: &'a str, session: &'a StoredSession) -> DriverFuture<'a, ()> {
+        if self.1.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("disk full".into()) });
+        }
+        self.0.save(key, session)
+    }
+    fn delete<'a>(&'a self, key: &'a str) -> DriverFuture<'a, ()> {
+        self.0.delete(key)
+    }
+}
+
+/// The refresh token in the store is used up. That of the session is not.
+#[tokio::test]
+async fn session_that_was_not_stored_is_not_replaced_by_the_stored_one() {
+    static FAILS: AtomicBool = AtomicBool::new(false);
+    let world = World::start().await;
+    let directory = Directory::new("unsaved");
+    let store = Failing(FileStore::new(&directory.0), &FAILS);
+    let client = world.builder().store(store).build().unwrap();
+    let http = world.http(client.clone());
+    world.call(&http).await.unwrap();
+    FAILS.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        world.script(|s| s.valid_tokens.clear());
+        assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    }
+    assert_eq!(grants(&world), ["authorization_code", "refresh_token", "refresh_token"]);
+    client.log_out(&world.mcp_url()).await.unwrap();
+    assert_eq!(world.forms("/revoke")[0]["token"], "refresh-3");
+}
+
+/// The application asks for a login, perhaps of another user: the token of another process will not
+/// do.
+#[tokio::test]
+async fn explicit_login_is_not_replaced_by_a_token_of_another_process() {
+    let world = World::start().await;
+    let directory = Directory::new("explicit");
+    let build = || world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    let (one, other) = (build(), build());
+    world.call(&world.http(one.clone())).await.unwrap();
+    world.script(|s| s.valid_tokens.clear());
+    world.call(&world.http(other)).await.unwrap();
+    assert_eq!(world.pages().len(), 1);
+    one.log_in(&world.mcp_url()).await.unwrap();
+    assert_eq!(world.pages().len(), 2);
+}
+
+/// GitHub answers so.
+#[tokio::test]
+async fn refusal_with_a_status_of_success_is_a_refusal() {
+    let world = World::start().await;
+    let client = world.client();
+    let http = world.http(client.clone());
+    world.call(&http).await.unwrap();
+    world.script(|s| {
+        s.valid_tokens.clear();
+        s.overrides.insert("/token", || {
+            axum::Json(json!({ "error": "bad_refresh_token" })).into_response()
+        });
+    });
+    world.call(&http).await.unwrap_err();
+    assert!(!client.session(&world.mcp_url()).await.unwrap().has_refresh_token());
 }
