@@ -86,7 +86,10 @@ impl Cache {
                 | method::RESOURCE_TEMPLATES_LIST
                 | method::RESOURCES_READ
         );
-        if !cacheable || self.max_bytes == 0 {
+        // A call that is continued (specification: caching).
+        let is_retry =
+            params.iter().any(|(name, _)| matches!(*name, "requestState" | "inputResponses"));
+        if !cacheable || is_retry || self.max_bytes == 0 {
             return Lookup::NotCacheable;
         }
         let mut params: Vec<_> =

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_transport::{BoxError, TransportError};
 
 /// An error of a call. The predicates classify the cause: the server, the transport, a limit of the
@@ -41,6 +42,16 @@ impl CallError {
 
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Protocol(message.into())))
+    }
+
+    /// Creates the error of an input request that needs a capability which was not declared. A
+    /// server must not send it, so the server is at fault.
+    pub(crate) fn undeclared(key: &str, capability: &str) -> Self {
+        Self::protocol(format!(
+            "input request {} requires the capability {capability}, which this client did not \
+             declare",
+            quote(key)
+        ))
     }
 
     pub(crate) fn too_many_rounds(message: impl Into<String>) -> Self {

@@ -106,12 +106,6 @@ impl Handlers {
                 encode_response(&answers::without_content(result))
             }
             InputRequest::Sample(params) => {
-                if params.uses_tools() && !self.sampling_tools {
-                    return Err(undeclared(&key, "sampling.tools"));
-                }
-                if params.uses_context() && !self.sampling_context {
-                    return Err(undeclared(&key, "sampling.context"));
-                }
                 let may_use_tools = answers::may_use_tools(&params);
                 let result = call(self.sample.as_ref(), context, *params, "sampling").await?;
                 answers::validate_sampling(&key, may_use_tools, &result)?;
@@ -135,7 +129,7 @@ async fn call<P, R>(
     capability: &str,
 ) -> Result<R, CallError> {
     let key = context.key.clone();
-    let handler = handler.ok_or_else(|| undeclared(&key, capability))?;
+    let handler = handler.ok_or_else(|| CallError::undeclared(&key, capability))?;
     handler(context, params).await.map_err(|source| {
         let key = quote(&key);
         CallError::handler(
@@ -160,14 +154,6 @@ fn refused(key: &str, reason: &str) -> CallError {
 fn policy_failed(key: &str, source: BoxError) -> CallError {
     let key = quote(key);
     CallError::handler(format!("the policy failed for input request {key}: {source}"), Some(source))
-}
-
-/// A server must not request what the client did not declare, so the server is at fault.
-fn undeclared(key: &str, capability: &str) -> CallError {
-    CallError::protocol(format!(
-        "input request {} requires the capability {capability}, which this client did not declare",
-        quote(key)
-    ))
 }
 
 impl fmt::Debug for Handlers {

@@ -5,6 +5,7 @@ mod params;
 mod task;
 
 use mrtr_schema::Object;
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
@@ -50,6 +51,8 @@ pub use event::{Action, Event};
 ///
 /// ```
 /// use mrtr_client::{Action, CallError, Event, Machine, RequestIds, RoundLimits};
+/// use mrtr_schema::PROTOCOL_VERSION;
+/// use mrtr_schema::capabilities::{ClientCapabilities, ElicitationCapability};
 /// use mrtr_schema::elicitation::ElicitResult;
 /// use mrtr_schema::input::InputResponses;
 /// use mrtr_schema::jsonrpc::Request;
@@ -76,7 +79,8 @@ pub use event::{Action, Event};
 /// }
 ///
 /// let params = vec![("name".to_owned(), to_raw_value("book")?)];
-/// let meta = RequestMeta::default();
+/// let declared = ClientCapabilities::new().with_elicitation(ElicitationCapability::form());
+/// let meta = RequestMeta::new(PROTOCOL_VERSION, declared);
 /// let (mut machine, mut action) =
 ///     Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())?;
 /// let result = loop {
@@ -397,6 +401,13 @@ impl Machine {
         }
         // Validated before any handler can see them.
         validate(&requests)?;
+        let nothing = ClientCapabilities::default();
+        let declared = self.meta.client_capabilities.as_ref().unwrap_or(&nothing);
+        for (key, request) in &requests.0 {
+            if let Some(capability) = request.undeclared_capability(declared) {
+                return Err(CallError::undeclared(key, capability));
+            }
+        }
         self.last_input_requests = Some(summary(&requests));
         self.call.requests = Some(requests.clone());
         self.phase = Phase::InputRequested;

@@ -29,10 +29,7 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
         Ok(CallOutcome::Complete(result)) => Ok(ManualOutput::Complete(result.into())),
         Ok(CallOutcome::InputRequired(call) | CallOutcome::Working(call)) => match call.task() {
             Some(task) => upstream.offer_task(task.clone(), cx.parts()),
-            None => {
-                upstream.check_questions(call.input_requests(), cx.parts())?;
-                Ok(ask(&call))
-            }
+            None => Ok(ask(&call)),
         },
         Err(error) => Err(upstream.error(&error)),
     }

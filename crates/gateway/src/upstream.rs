@@ -174,7 +174,9 @@ impl<T: Transport> Upstream<T> {
     /// about the gateway's request. Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
         let response = error.as_server_error();
-        if let Some(response) = response.filter(|response| is_for_caller(response)) {
+        if let Some(response) =
+            response.filter(|error| is_for_caller(error) && !needs_unforwarded(error))
+        {
             return Error::response(response.clone());
         }
         if error.is_handler() {
@@ -192,12 +194,24 @@ impl<T: Transport> Upstream<T> {
             (true, ..) => "did not answer in time",
             (_, Some(transport), _) if transport.status() == Some(429) => "is overloaded",
             (.., Some(response)) if retry_after(response).is_some() => "is overloaded",
+            (.., Some(response)) if needs_unforwarded(response) => {
+                "needs what the gateway does not forward"
+            }
             (_, Some(_), _) => "is unreachable",
             (.., Some(_)) => "refused the gateway's request",
             _ => "cannot complete the call",
         };
         Error::response(ErrorObject::internal(format!("The upstream server {why}")))
     }
+}
+
+/// Returns true if an upstream needs a capability that the gateway does not declare, though the
+/// caller may have declared it.
+fn needs_unforwarded(error: &ErrorObject) -> bool {
+    let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
+    required.is_some_and(|required| {
+        required.pointer("/elicitation/url").is_some() || required.get("extensions").is_some()
+    })
 }
 
 /// Returns false if an error is about the request of the gateway itself: its headers, version,

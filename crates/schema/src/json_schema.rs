@@ -25,6 +25,43 @@ const MAX_TOTAL: u64 = 5_000_000;
 /// the validator.
 const MAX_DEPTH: usize = 200;
 
+/// Maximum product of the nesting of a recursive schema and that of a value. Bounds the recursion
+/// of the validator, which begins again at each level of the value.
+const MAX_RECURSION: usize = 4_000;
+
+/// Maximum size of a compiled pattern and of its cache, in bytes.
+const MAX_PATTERN_SIZE: usize = 256 << 10;
+
+/// The subschemas that a pattern counts as: its compiled form takes much more memory.
+const PATTERN_COST: u64 = 50;
+
+/// The values in `enum` and `const` that count as one subschema.
+const VALUES_PER_COST: u64 = 100;
+
+/// Keywords whose value is a subschema, or an array of them.
+const SUBSCHEMAS: [&str; 16] = [
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// Keywords whose value is an object of subschemas by name.
+const NAMED_SUBSCHEMAS: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
 /// Maximum number of errors in one message.
 const MAX_ERRORS: usize = 5;
 
@@ -54,6 +91,8 @@ pub struct Validator {
     breadth: u64,
     /// Number of recursive references.
     recursive: u64,
+    /// The nesting of the subschemas, references included.
+    depth: usize,
 }
 
 impl Validator {
@@ -69,16 +108,21 @@ impl Validator {
         let mut estimator = CostEstimator {
             root: &root,
             known: HashMap::new(),
+            anchors: HashMap::new(),
             path: Vec::new(),
+            depth: 0,
             recursive: 0,
             steps: 0,
         };
+        find_anchors(&root, &mut estimator.anchors, 0);
         let breadth = estimator.cost(&root).map_err(InvalidValue::new)?;
-        let recursive = estimator.recursive;
+        let CostEstimator { recursive, depth, .. } = estimator;
         // The `regex` crate matches in linear time; the default engine backtracks.
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+        let patterns = PatternOptions::regex();
+        let patterns = patterns.size_limit(MAX_PATTERN_SIZE).dfa_size_limit(MAX_PATTERN_SIZE);
+        let options = jsonschema::options().with_pattern_options(patterns);
         let inner = options.build(&root).map_err(|error| InvalidValue::new(error.to_string()))?;
-        Ok(Self { inner, breadth, recursive })
+        Ok(Self { inner, breadth, recursive, depth })
     }
 
     /// Validates a value.
@@ -94,6 +138,11 @@ impl Validator {
         if self.breadth.saturating_mul(nodes).saturating_mul(visits) > MAX_TOTAL {
             return Err(InvalidValue::new(format!(
                 "validation would apply more than {MAX_TOTAL} subschemas"
+            )));
+        }
+        if self.recursive > 0 && self.depth.saturating_mul(depth) > MAX_RECURSION {
+            return Err(InvalidValue::new(format!(
+                "validation would nest deeper than {MAX_RECURSION} subschemas"
             )));
         }
         let mut errors = self.inner.iter_errors(value);
@@ -131,8 +180,12 @@ struct CostEstimator<'a> {
     root: &'a Value,
     /// The cost of the subschemas that were counted already, by address.
     known: HashMap<*const Value, u64>,
+    /// The subschemas with an anchor, by its name.
+    anchors: HashMap<&'a str, &'a Value>,
     /// The subschemas from the root to the current one.
     path: Vec<*const Value>,
+    /// The longest path so far.
+    depth: usize,
     /// The recursive references so far.
     recursive: u64,
     /// The subschemas visited so far.
@@ -157,6 +210,7 @@ impl<'a> CostEstimator<'a> {
             return Err(too_many_subschemas());
         }
         self.path.push(at);
+        self.depth = self.depth.max(self.path.len());
         let recursive_before = self.recursive;
         let mut sum: u64 = 1;
         match schema {
@@ -186,26 +240,97 @@ impl<'a> CostEstimator<'a> {
     fn keyword(&mut self, keyword: &str, value: &'a Value) -> Result<u64, String> {
         match (keyword, value) {
             ("$ref", Value::String(target)) => {
-                let quoted = peer_text::quote(target);
-                let pointer = target
-                    .strip_prefix('#')
-                    .ok_or_else(|| format!("`$ref` {quoted} is external; nothing is fetched"))?;
-                let pointer = uri::percent_decode(pointer).unwrap_or_default();
-                match self.root.pointer(&pointer) {
-                    Some(target) => self.cost(target),
-                    None => Err(format!("`$ref` {quoted} does not exist")),
-                }
+                let target = self.target(target)?;
+                self.cost(target)
             }
             // Their target depends on the path of evaluation, so their cost cannot be estimated.
             ("$dynamicRef" | "$recursiveRef", _) => Err(format!("`{keyword}` is not supported")),
-            ("$id" | "id", Value::String(_)) if self.path.len() > 1 => {
+            ("$id", Value::String(_)) if self.path.len() > 1 => {
                 Err("`$id` in a subschema is not supported".to_owned())
             }
-            // Values, not schemas.
-            ("const" | "default" | "enum" | "examples", _) => Ok(1),
-            (_, Value::Object(_) | Value::Array(_)) => self.cost(value),
+            ("id", Value::String(_)) if self.path.len() > 1 && self.is_draft_4() => {
+                Err("`id` in a subschema is not supported".to_owned())
+            }
+            ("pattern", _) => Ok(PATTERN_COST),
+            ("const" | "enum", _) => Ok(1 + size(value).0 / VALUES_PER_COST),
+            // The validator copies what is negated, once for each level.
+            ("not", _) => Ok(self.cost(value)?.saturating_mul(2)),
+            (_, Value::Object(named)) if NAMED_SUBSCHEMAS.contains(&keyword) => {
+                let patterns = if keyword == "patternProperties" { named.len() as u64 } else { 0 };
+                let mut sum = patterns.saturating_mul(PATTERN_COST);
+                for schema in named.values() {
+                    sum = sum.saturating_add(self.cost(schema)?);
+                }
+                Ok(sum)
+            }
+            (_, Value::Object(_) | Value::Array(_)) if SUBSCHEMAS.contains(&keyword) => {
+                self.cost(value)
+            }
+            // Not a subschema: the value of a keyword, or an annotation.
             _ => Ok(0),
         }
+    }
+
+    /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.
+    fn target(&self, target: &str) -> Result<&'a Value, String> {
+        let quoted = || peer_text::quote(target);
+        // A schema may name itself.
+        let own = self.root.get("$id").and_then(Value::as_str);
+        let own = own.map_or("", |id| id.trim_end_matches('#'));
+        let place =
+            target.strip_prefix(own).filter(|place| matches!(place.get(..1), None | Some("#")));
+        let place = place.unwrap_or(target);
+        if place.is_empty() && !target.is_empty() {
+            return Ok(self.root);
+        }
+        let Some(fragment) = place.strip_prefix('#') else {
+            return Err(format!("`$ref` {} is external; nothing is fetched", quoted()));
+        };
+        let fragment = uri::percent_decode(fragment).unwrap_or_default();
+        let found = if fragment.is_empty() || fragment.starts_with('/') {
+            self.root.pointer(&fragment)
+        } else {
+            self.anchors.get(&*fragment).copied()
+        };
+        found.ok_or_else(|| format!("`$ref` {} does not exist", quoted()))
+    }
+
+    fn is_draft_4(&self) -> bool {
+        let dialect = self.root.get("$schema").and_then(Value::as_str);
+        dialect.is_some_and(|dialect| dialect.contains("draft-04"))
+    }
+}
+
+/// Finds the subschemas with an anchor, as deep as subschemas may be nested.
+fn find_anchors<'a>(schema: &'a Value, anchors: &mut HashMap<&'a str, &'a Value>, depth: usize) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    match schema {
+        Value::Object(members) => {
+            for keyword in ["$anchor", "$dynamicAnchor"] {
+                if let Some(Value::String(name)) = members.get(keyword) {
+                    anchors.entry(name).or_insert(schema);
+                }
+            }
+            for (keyword, value) in members {
+                if SUBSCHEMAS.contains(&keyword.as_str()) {
+                    find_anchors(value, anchors, depth + 1);
+                } else if let Value::Object(named) = value
+                    && NAMED_SUBSCHEMAS.contains(&keyword.as_str())
+                {
+                    for value in named.values() {
+                        find_anchors(value, anchors, depth + 1);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                find_anchors(item, anchors, depth + 1);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -295,6 +420,56 @@ mod tests {
             let error = validator(schema.clone()).unwrap_err().to_string();
             assert!(error.contains(part), "{schema}: {error}");
         }
+    }
+
+    #[test]
+    fn validator_resolves_anchors_and_ignores_annotations() {
+        let anchored = json!({
+            "properties": { "item": { "$ref": "#item" }, "same": { "$ref": "https://a.example/s" } },
+            "$id": "https://a.example/s",
+            "$defs": { "x": { "$anchor": "item", "type": "integer" } },
+        });
+        let anchored = validator(anchored).unwrap();
+        assert_eq!(anchored.validate(&json!({ "item": 1, "same": { "item": 2 } })), Ok(()));
+        assert!(anchored.validate(&json!({ "item": "x" })).is_err());
+        assert!(anchored.validate(&json!({ "same": { "item": "x" } })).is_err());
+        // Annotations, and properties with the names of keywords.
+        let annotated = json!({
+            "example": { "id": "42", "$id": "x", "$ref": "https://a.example/other" },
+            "properties": {
+                "id": { "type": "string" }, "$ref": { "type": "string" }, "$id": { "type": "string" },
+            },
+        });
+        let annotated = validator(annotated).unwrap();
+        assert_eq!(annotated.validate(&json!({ "id": "1", "$ref": "a", "$id": "b" })), Ok(()));
+        assert!(annotated.validate(&json!({ "$ref": 1 })).is_err());
+        let of_draft_4 = json!({
+            "$schema": "http://json-schema.org/draft-04/schema#", "items": { "id": "https://a.example" },
+        });
+        assert!(validator(of_draft_4).is_err());
+    }
+
+    #[test]
+    fn validator_bounds_the_memory() {
+        let property = |n: usize| (format!("p{n}"), json!({ "pattern": format!("a{n}") }));
+        let patterns = |count| json!({ "properties": Object::from_iter((0..count).map(property)) });
+        assert!(validator(patterns(300)).is_ok());
+        assert!(validator(patterns(1_000)).unwrap_err().reason().contains("more than 20000"));
+        let large = validator(json!({ "pattern": "\\p{L}{1000}" })).unwrap_err();
+        assert!(large.reason().contains("regex"), "{large}");
+        let mut negated = json!({ "enum": (0..1_000).collect::<Vec<_>>() });
+        for _ in 0..20 {
+            negated = json!({ "not": negated });
+        }
+        assert!(validator(negated).unwrap_err().reason().contains("more than 20000"));
+        // Each level of the value would go through all levels of the schema.
+        let mut deep = json!({ "properties": { "a": { "$ref": "#" } } });
+        for _ in 0..150 {
+            deep = json!({ "if": true, "then": deep });
+        }
+        let value = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
+        let error = validator(deep).unwrap().validate(&value).unwrap_err();
+        assert!(error.reason().contains("nest deeper"), "{error}");
     }
 
     #[test]

@@ -15,15 +15,13 @@ pub enum BuildError {
         /// The name, or the URI.
         name: String,
     },
-    /// A name has characters or a length that clients may reject (specification: tools,
+    /// A prompt has an empty name.
+    #[error("a prompt has no name")]
+    PromptName,
+    /// The name of a tool has characters or a length that clients may reject (specification: tools,
     /// "Tool Names").
-    #[error("invalid {kind} name {name:?}: use 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
-    Name {
-        /// `tool` or `prompt`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
+    #[error("invalid tool name {0:?}: use 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
+    ToolName(String),
     /// A tool's arguments are not an object.
     #[error("tool {0:?}: the arguments must be a struct, with a JSON Schema of type `object`")]
     Arguments(String),

@@ -3,7 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::jsonrpc::{ErrorObject, code};
+
+/// The code of an unknown resource in revisions before 2026-07-28.
+const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// The error of a handler.
 ///
@@ -70,7 +73,18 @@ impl Error {
     /// Creates an error that ends the call with this JSON-RPC error, also if a tool returns it.
     ///
     /// For handlers that forward calls. Tools should use [`Error::new`], which the model can read.
-    pub fn response(error: ErrorObject) -> Self {
+    ///
+    /// Codes of the protocol that this revision does not define become -32602, if the code is that
+    /// of older revisions for an unknown resource, or -32603 (specification: basic, "Error Codes").
+    pub fn response(mut error: ErrorObject) -> Self {
+        error.code = match error.code {
+            code::HEADER_MISMATCH
+            | code::MISSING_REQUIRED_CLIENT_CAPABILITY
+            | code::UNSUPPORTED_PROTOCOL_VERSION => error.code,
+            LEGACY_RESOURCE_NOT_FOUND => code::INVALID_PARAMS,
+            -32099..=-32000 => code::INTERNAL_ERROR,
+            other => other,
+        };
         let mut response = Self::new(error.message.clone());
         response.0.response = Some(error);
         response

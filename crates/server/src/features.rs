@@ -19,7 +19,7 @@ use crate::schema_validation::Schemas;
 use crate::state::StateMap;
 use crate::template::Template;
 use crate::tool::Tool;
-use crate::validate::{check_dialect, check_icons, check_name, check_options, check_unique};
+use crate::validate::{check_dialect, check_icons, check_options, check_tool_name, check_unique};
 
 /// What a server offers, in the order in which it was added.
 #[derive(Clone, Default)]
@@ -175,7 +175,7 @@ impl Sealed for Tool {
     /// Reads the schemas: for header mirroring, and for validation.
     fn prepare(mut self) -> Result<Self, BuildError> {
         let name = &self.wire.name;
-        check_name(Self::KIND, name)?;
+        check_tool_name(name)?;
         check_icons(name, &self.wire.icons)?;
         self.prepare_ui()?;
         let name = &self.wire.name;
@@ -208,7 +208,10 @@ impl Sealed for Prompt {
     const CHANGE: Change = Change::Prompts;
 
     fn prepare(self) -> Result<Self, BuildError> {
-        check_name(Self::KIND, &self.wire.name)?;
+        // Only names of tools have a rule; others are encoded in the header.
+        if self.wire.name.is_empty() {
+            return Err(BuildError::PromptName);
+        }
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }

@@ -11,13 +11,13 @@ use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::state::StateMap;
 
-/// Checks that a name is valid (specification: tools, "Tool Names").
-pub(crate) fn check_name(kind: &'static str, name: &str) -> Result<(), BuildError> {
+/// Checks that the name of a tool is valid (specification: tools, "Tool Names").
+pub(crate) fn check_tool_name(name: &str) -> Result<(), BuildError> {
     let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
     if (1..=128).contains(&name.len()) && name.bytes().all(is_valid) {
         Ok(())
     } else {
-        Err(BuildError::Name { kind, name: name.to_owned() })
+        Err(BuildError::ToolName(name.to_owned()))
     }
 }
 

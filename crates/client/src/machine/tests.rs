@@ -1,10 +1,13 @@
-use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::capabilities::{ClientCapabilities, ElicitationCapability, RootsCapability};
 
 use super::*;
 
 fn start() -> (Machine, Action) {
     let params = vec![("name".to_owned(), RawValue::from_string("\"book\"".into()).unwrap())];
-    let meta = RequestMeta::new("2026-07-28", ClientCapabilities::new());
+    let capabilities = ClientCapabilities::new()
+        .with_elicitation(ElicitationCapability::form())
+        .with_roots(RootsCapability::default());
+    let meta = RequestMeta::new("2026-07-28", capabilities);
     Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())
         .unwrap()
 }

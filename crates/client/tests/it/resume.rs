@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr_client::{CallEvent, CallOutcome, PendingCall, PolicyDecision, RoundLimits};
+use mrtr_client::{CallEvent, CallOutcome, Client, PendingCall, PolicyDecision, RoundLimits};
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
+};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::{InputRequest, InputResponses};
 use mrtr_schema::prompt::GetPromptResult;
@@ -64,6 +67,15 @@ fn paused<R: std::fmt::Debug>(outcome: CallOutcome<R>) -> PendingCall {
     }
 }
 
+/// Creates a client without handlers that declares forms and sampling.
+fn declaring(server: &ScriptedServer) -> Client<ScriptedServer> {
+    let capabilities = ClientCapabilities::new()
+        .with_elicitation(ElicitationCapability::form())
+        .with_sampling(SamplingCapability::default())
+        .with_roots(RootsCapability::default());
+    server.client().build().with_capabilities(capabilities)
+}
+
 /// Serializes and deserializes a call, as another process would.
 fn through_json(call: &PendingCall) -> PendingCall {
     serde_json::from_str(&serde_json::to_string(call).unwrap()).unwrap()
@@ -72,7 +84,7 @@ fn through_json(call: &PendingCall) -> PendingCall {
 #[tokio::test(start_paused = true)]
 async fn call_pauses_at_each_round_and_is_resumed_by_other_clients() {
     let server = two_input_rounds();
-    let client = || server.client().build();
+    let client = || declaring(&server);
     let arguments = json!({ "x": 9_007_199_254_740_993_u64 });
     let first = paused(client().begin_tool("t", arguments).await.unwrap());
     assert_eq!(
@@ -140,12 +152,12 @@ fn prompt_text(result: &GetPromptResult) -> &str {
 #[tokio::test]
 async fn prompt_pauses_and_is_resumed_or_finished() {
     let server = prompts_and_resources();
-    let outcome = server.client().build().begin_prompt("p", json!({ "x": "y" })).await.unwrap();
+    let outcome = declaring(&server).begin_prompt("p", json!({ "x": "y" })).await.unwrap();
     let call = through_json(&paused(outcome));
     assert_eq!((call.method(), call.target().as_str()), ("prompts/get", "p"));
     assert_eq!(call.input_round(), 1);
 
-    let client = server.client().build();
+    let client = declaring(&server);
     let error = client
         .resume::<GetPromptResult>(call.clone(), &responses(&[("n", accept(10))]))
         .await
@@ -170,12 +182,12 @@ async fn prompt_pauses_and_is_resumed_or_finished() {
 #[tokio::test]
 async fn resource_pauses_and_is_resumed_or_finished() {
     let server = prompts_and_resources();
-    let outcome = server.client().build().begin_resource("a:1").await.unwrap();
+    let outcome = declaring(&server).begin_resource("a:1").await.unwrap();
     let call = through_json(&paused(outcome));
     assert_eq!((call.method(), call.target().as_str()), ("resources/read", "a:1"));
     assert_eq!(call.input_round(), 1);
 
-    let client = server.client().build();
+    let client = declaring(&server);
     let missing = client.resume::<ReadResourceResult>(call.clone(), &responses(&[])).await;
     assert!(missing.unwrap_err().is_handler());
     let valid = responses(&[("n", accept(4))]);
@@ -204,7 +216,7 @@ async fn resume_validates_sampling_results() {
                     "params": { "messages": [], "maxTokens": 5 } } } }),
         })
     });
-    let client = server.client().build();
+    let client = declaring(&server);
     let call = paused(client.begin_tool("t", json!({})).await.unwrap());
     let sampled = |content: Value| {
         responses(&[("q", json!({ "role": "assistant", "content": content, "model": "m" }))])
@@ -220,7 +232,7 @@ async fn resume_validates_sampling_results() {
 #[tokio::test(start_paused = true)]
 async fn invalid_responses_send_nothing_and_leave_the_call_resumable() {
     let server = two_input_rounds();
-    let client = server.client().build();
+    let client = declaring(&server);
     let call = paused(client.begin_tool("t", json!({})).await.unwrap());
     server.received();
     for (invalid, message) in [
@@ -261,7 +273,7 @@ async fn invalid_responses_send_nothing_and_leave_the_call_resumable() {
 #[tokio::test(start_paused = true)]
 async fn pending_call_has_a_stable_json_form() {
     let server = two_input_rounds();
-    let call = paused(server.client().build().begin_tool("t", json!({ "x": 1 })).await.unwrap());
+    let call = paused(declaring(&server).begin_tool("t", json!({ "x": 1 })).await.unwrap());
     let stored = serde_json::to_value(&call).unwrap();
     let received = serde_json::to_string(call.input_requests()).unwrap();
     let expected = json!({
@@ -345,9 +357,8 @@ async fn label_distinguishes_calls_of_one_tool() {
         }
     });
     let client = client.build();
-    let call = async |client: &mrtr_client::Client<_>| {
-        client.call_tool("t", json!({ "x": 0 })).await.unwrap().text()
-    };
+    let call =
+        async |client: &Client<_>| client.call_tool("t", json!({ "x": 0 })).await.unwrap().text();
     let (one, two) = (client.with_label("a"), client.with_label("ab"));
     let texts = tokio::join!(call(&one), call(&client), call(&two));
     let [a, none, ab] = ["two 1 1 0", "two 0 0 0", "two 2 2 0"].map(str::to_owned);

@@ -164,7 +164,7 @@ async fn results_and_errors_arrive_as_the_upstream_sent_them() {
             Tool::new("fail", "", async |_: Context| Err::<String, _>(Error::new("no such row"))),
             Tool::new("break", "", async |_: Context| {
                 Err::<String, _>(Error::response(
-                    ErrorObject::new(-32_050, "broken").with_data(json!(7)),
+                    ErrorObject::new(1_050, "broken").with_data(json!(7)),
                 ))
             }),
             Tool::new("number", "", async |_: Context, Number { n }: Number| n.to_string()),
@@ -178,7 +178,7 @@ async fn results_and_errors_arrive_as_the_upstream_sent_them() {
     let error = error.as_server_error().unwrap();
     assert_eq!(
         (error.code, error.message.as_str(), &error.data),
-        (-32_050, "broken", &Some(json!(7)))
+        (1_050, "broken", &Some(json!(7)))
     );
     let arguments: Value = serde_json::from_str(r#"{"n":12345678901234567890}"#).unwrap();
     assert_eq!(

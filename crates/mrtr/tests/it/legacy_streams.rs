@@ -197,7 +197,7 @@ async fn batch_with_more_calls_than_may_be_in_flight_is_rejected() {
     let endpoint = endpoint().limits(RequestLimits::default().with_max_in_flight(2));
     let client = LegacyClient::open(&endpoint, "2025-03-26").await;
     let batch =
-        |calls: i64| Value::from_iter((1..=calls).map(|id| request(id, "tools/list", json!({}))));
+        |calls: i64| (1..=calls).map(|id| request(id, "tools/list", json!({}))).collect::<Value>();
     assert_eq!(client.post(&batch(3)).await.status, StatusCode::SERVICE_UNAVAILABLE);
     for _ in 0..2 {
         let mut stream = client.post(&batch(2)).await;

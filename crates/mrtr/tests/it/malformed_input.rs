@@ -23,6 +23,8 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
+    let initialize =
+        Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method");
     let call = Head::new("tools/call", Some("add"));
     let good = params(json!({ "name": "add", "arguments": { "a": 1, "b": 2 } }));
     let body = request("tools/call", &good);
@@ -65,8 +67,7 @@ fn cases() -> Vec<Case> {
         case("a name that is not a string", &call, &request("tools/call", &params(json!({ "name": 5 }))), 400, -32602, "name"),
         case("arguments that are a list", &call, &request("tools/call", &params(json!({ "name": "add", "arguments": [1] }))), 400, -32602, "arguments"),
         case("a forged request state", &call, &request("tools/call", &params(json!({ "name": "add", "requestState": "mrtr1.AAAA" }))), 400, -32602, "requestState"),
-        case("an older initialize", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
-            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
+        case("an older initialize", &initialize, br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
     ];
     let mut old = good.clone();
     old["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2025-11-25");
@@ -79,10 +80,9 @@ fn cases() -> Vec<Case> {
             &request("tools/call", &old), 400, -32022, "2026-07-28"),
         case("an unknown log level", &call, &request("tools/call", &loud), 400, -32602, "loud"),
         case("a list that is not a message", &call, b"[5]", 400, -32600, "batches"),
-        case("an older initialize with a token", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
-            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","_meta":{"progressToken":1}}}"#, 400, -32022, "2026-07-28"),
-        case("an initialize of this revision", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
-            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}"#, 400, -32020, "missing"),
+        case("an older initialize with a token", &initialize, br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","_meta":{"progressToken":1}}}"#, 400, -32022, "2026-07-28"),
+        case("an initialize of this revision", &initialize, br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}"#, 400, -32022, "has no initialize"),
+        case("an initialize without a version", &initialize, br#"{"jsonrpc":"2.0","id":7,"method":"initialize"}"#, 400, -32022, "2026-07-28"),
         case("a notification from another origin", &Head::new("notifications/x", None).with("Origin", "https://evil.example"), note, 403, -32600, "evil.example"),
         case("a notification with a list", &Head::new("notifications/x", None), bad_note, 400, -32600, "must be an object"),
         case("a notification", &Head::new("notifications/x", None), note, 202, 0, "null"),

@@ -190,7 +190,9 @@ async fn server_may_cancel_a_subscription() {
 async fn notifications_for_an_unpolled_call_are_bounded() {
     let (connection, mut peer) = connect();
     let count = Arc::new(AtomicUsize::new(0));
-    let (received, request) = (Arc::clone(&count), request());
+    let params = Params::new(&json!({ "_meta": { "progressToken": "a" } })).unwrap();
+    let request = Request::new(RequestId::Number(1), "x", Some(params));
+    let received = Arc::clone(&count);
     let handler = move |_| drop(received.fetch_add(1, Ordering::SeqCst).to_string());
     let outgoing = OutgoingRequest::new(request).with_notification_handler(&handler);
     let mut call = Box::pin(connection.send(outgoing));
@@ -198,8 +200,10 @@ async fn notifications_for_an_unpolled_call_are_bounded() {
     assert!(futures_util::poll!(&mut call).is_pending());
     assert_eq!(peer.read().await["id"], 1);
     for n in 0..5_000 {
-        peer.notify("notifications/progress", json!({ "progressToken": 1, "progress": n })).await;
+        peer.notify("notifications/progress", json!({ "progressToken": "a", "progress": n })).await;
     }
+    // The token of no request, though it equals an id.
+    peer.notify("notifications/progress", json!({ "progressToken": 1, "progress": 1 })).await;
     // The response to another request arrives after all notifications.
     let other = Request::new(RequestId::Number(2), "x", self::request().params);
     let other = tokio::join!(connection.send(OutgoingRequest::new(other)), async {

@@ -2,6 +2,7 @@
 //! express (server, "Prompts": data types; "Resources": annotations).
 
 use super::{Annotations, ContentBlock, ResourceContents};
+use crate::prompt::PromptMessage;
 use crate::{InvalidValue, peer_text, uri};
 
 impl ContentBlock {
@@ -9,9 +10,8 @@ impl ContentBlock {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if data is not padded base64, a media type or a URI is malformed, an
-    /// embedded resource has no media type, or by the rules of [`ResourceContents::validate`] and
-    /// [`Annotations::validate`].
+    /// [`InvalidValue`] if data is not padded base64, a media type or a URI is malformed, or by
+    /// the rules of [`ResourceContents::validate`] and [`Annotations::validate`].
     pub fn validate(&self) -> Result<(), InvalidValue> {
         let annotations = match self {
             Self::Text(content) => &content.annotations,
@@ -25,10 +25,6 @@ impl ContentBlock {
                 &link.annotations
             }
             Self::Resource(embedded) => {
-                if embedded.resource.mime_type.is_none() {
-                    let missing = InvalidValue::new("an embedded resource needs a media type");
-                    return Err(missing.at("mimeType").at("resource"));
-                }
                 embedded.resource.validate().map_err(|e| e.at("resource"))?;
                 &embedded.annotations
             }
@@ -37,6 +33,24 @@ impl ContentBlock {
             Some(annotations) => annotations.validate().map_err(|e| e.at("annotations")),
             None => Ok(()),
         }
+    }
+}
+
+impl PromptMessage {
+    /// Checks a message before it is sent: by the rules of [`ContentBlock::validate`], and that an
+    /// embedded resource has a media type (server, "Prompts": "Embedded Resources").
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidValue`] if a rule is broken.
+    pub fn validate(&self) -> Result<(), InvalidValue> {
+        if let ContentBlock::Resource(embedded) = &self.content
+            && embedded.resource.mime_type.is_none()
+        {
+            let missing = InvalidValue::new("an embedded resource needs a media type");
+            return Err(missing.at("mimeType").at("resource"));
+        }
+        self.content.validate()
     }
 }
 
@@ -169,7 +183,6 @@ mod tests {
             (json!({ "type": "audio", "data": "é", "mimeType": "audio/wav" }), "base64"),
             (json!({ "type": "audio", "data": "", "mimeType": "wav" }), "media type"),
             (json!({ "type": "resource_link", "uri": "no uri", "name": "n" }), "scheme"),
-            (embedded(json!({ "uri": "a:1", "text": "x" })), "media type"),
             (embedded(json!({ "uri": "x", "text": "x", "mimeType": "a/b" })), "scheme"),
             (embedded(json!({ "uri": "a:1", "blob": "A", "mimeType": "a/b" })), "base64"),
             (noted(json!({ "priority": 1.1 })), "between 0 and 1"),

@@ -5,6 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::capabilities::ClientCapabilities;
 use crate::elicitation::ElicitParams;
 use crate::json::{self, read_pairs, write_pairs};
 use crate::sampling::CreateMessageParams;
@@ -33,6 +34,23 @@ impl InputRequest {
             Self::Sample(_) => method::SAMPLING_CREATE_MESSAGE,
             Self::Roots => method::ROOTS_LIST,
         }
+    }
+
+    /// Returns the capability that the request needs and that is not declared, such as
+    /// `elicitation.url`. `None`: a client with these capabilities may be sent the request
+    /// (specification: basic, "Multi Round-Trip Requests").
+    pub fn undeclared_capability(&self, declared: &ClientCapabilities) -> Option<&'static str> {
+        let needed = match self {
+            Self::Elicit(ElicitParams::Form(_)) => vec![("elicitation.form", declared.has_form())],
+            Self::Elicit(ElicitParams::Url(_)) => vec![("elicitation.url", declared.has_url())],
+            Self::Sample(params) => vec![
+                ("sampling", declared.has_sampling()),
+                ("sampling.tools", !params.uses_tools() || declared.has_sampling_tools()),
+                ("sampling.context", !params.uses_context() || declared.has_sampling_context()),
+            ],
+            Self::Roots => vec![("roots", declared.has_roots())],
+        };
+        needed.into_iter().find_map(|(name, is_declared)| (!is_declared).then_some(name))
     }
 
     /// Checks the rules that the types do not express.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::content::ContentBlock;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
-use mrtr_schema::prompt::GetPromptParams;
+use mrtr_schema::prompt::{GetPromptParams, PromptMessage};
 use mrtr_schema::tool::ListParams;
 use serde_json::Value;
 
@@ -80,8 +79,7 @@ impl Registry {
                 |PromptOutput(output)| output,
                 |outcome| match outcome {
                     Ok(mut result) => {
-                        let mut blocks = result.messages.iter().map(|message| &message.content);
-                        let fits = blocks.try_for_each(ContentBlock::validate);
+                        let fits = result.messages.iter().try_for_each(PromptMessage::validate);
                         fits.map_err(|why| invalid_output(&call.name, &why.to_string()))?;
                         let meta = result.meta.take();
                         self.complete_with(&*result, meta)

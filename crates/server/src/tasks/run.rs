@@ -265,13 +265,13 @@ impl Run {
                         Err(error)
                     }
                 };
-                let outcome = registry.tool_response(tool, outcome);
-                let status = match outcome {
-                    Ok(_) => StoredStatus::Completed,
-                    Err(_) => StoredStatus::Failed,
-                };
-                self.view.end(Some(ViewOutcome::new(outcome)));
-                self.end(RunEnd::Ended(status), None).await;
+                match registry.tool_response(tool, outcome) {
+                    Ok(result) => {
+                        self.view.end(Some(ViewOutcome::new(Ok(result))));
+                        self.end(RunEnd::Ended(StoredStatus::Completed), None).await;
+                    }
+                    Err(error) => self.fail(error).await,
+                }
             }
             Ending::Suspended(suspended) => self.suspend(tool, suspended).await,
             Ending::Failed(fault) => self.settle_fault(tool, &fault).await,

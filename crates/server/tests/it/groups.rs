@@ -222,7 +222,7 @@ fn clashes_and_missing_state_are_build_errors() {
     assert_eq!(build(&|server| server.mount("a", one()).mount("b", one())), Ok(()));
     assert_eq!(
         build(&|server| server.mount("a/b", one())),
-        Err(BuildError::Name { kind: "tool", name: "a/b__t".to_owned() })
+        Err(BuildError::ToolName("a/b__t".to_owned()))
     );
     let who = || FeatureGroup::new().tool(Tool::new("who", "", who)).state(Name("group"));
     let missing = build(&|server| server.merge(who())).unwrap_err();

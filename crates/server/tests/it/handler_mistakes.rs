@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_server::{Context, Tool};
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_server::{Context, Error, Tool};
 use serde_json::json;
 
 use crate::support::{Counter, LogLines, Text, call_tool, client, fleet};
@@ -35,7 +36,7 @@ async fn each_mistake_is_logged_as_documented() {
                 if replays.increment() == 1 {
                     cx.step("hold", async |_| Ok(1)).await?;
                 }
-                Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
+                Ok::<_, Error>(cx.elicit::<Text>("a", "?").await?.text)
             }
         })
     };
@@ -45,7 +46,7 @@ async fn each_mistake_is_logged_as_documented() {
         Tool::new("t", "", move |cx: Context| {
             let times = Arc::clone(&times);
             async move {
-                Ok::<_, mrtr_server::Error>(
+                Ok::<_, Error>(
                     cx.elicit::<Text>("a", format!("At {}?", times.increment())).await?.text,
                 )
             }
@@ -97,7 +98,7 @@ async fn dropped_work_beside_a_question_is_logged() {
     let timer = || {
         Tool::new("t", "", move |cx: Context| async move {
             let ask = tokio::time::timeout(hour, cx.elicit::<Text>("a", "?"));
-            Ok::<_, mrtr_server::Error>(ask.await.map_err(mrtr_server::Error::internal)??.text)
+            Ok::<_, Error>(ask.await.map_err(Error::internal)??.text)
         })
     };
     let log = logged(timer).await;
@@ -126,7 +127,7 @@ async fn dropped_work_beside_a_question_is_logged() {
         Tool::new("t", "", move |cx: Context| async move {
             let task = tokio::spawn(cx.elicit::<Text>("a", "?"));
             let task = tokio::time::timeout(hour, task).await;
-            Ok::<_, mrtr_server::Error>(task.map_err(mrtr_server::Error::internal)???.text)
+            Ok::<_, Error>(task.map_err(Error::internal)???.text)
         })
     };
     for log in [logged(alone).await, logged(spawned).await, logged(both).await] {
@@ -151,10 +152,29 @@ async fn step_may_call_another_server_that_asks() {
                     let asked = call_tool(&inner, "t", json!({}), json!({})).await;
                     Ok(asked["inputRequests"]["seat"].is_object())
                 });
-                Ok::<_, mrtr_server::Error>(asked.await?.to_string())
+                Ok::<_, Error>(asked.await?.to_string())
             }
         })
     };
     let (client, _) = client(fleet(outer));
     assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "true");
+}
+
+/// Codes that this revision does not define are not sent, wherever they come from.
+#[tokio::test]
+async fn codes_of_older_revisions_are_replaced() {
+    for (code, sent) in [
+        (-32_002, -32_602),
+        (-32_042, -32_603),
+        (-32_001, -32_603),
+        (-32_020, -32_020),
+        (-32_602, -32_602),
+        (7, 7),
+    ] {
+        let fails =
+            move || async move { Err::<&str, _>(Error::response(ErrorObject::new(code, "no"))) };
+        let fleet = fleet(|| Tool::new("t", "", fails));
+        let outcome = call_tool(&fleet, "t", json!({}), json!({})).await;
+        assert_eq!(outcome["error"]["code"], sent, "{code}");
+    }
 }

@@ -4,10 +4,11 @@ use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::request_head::RequestHead;
 
-/// Returns the error for an `initialize` request of an older revision, if `request` is one: it
-/// names a version other than ours, and does so in its parameters instead of `_meta`.
+/// Returns the error for an `initialize` request of an older revision, if `request` is one: it does
+/// not name a version in `_meta`.
 ///
-/// Such a client cannot negotiate upwards. The error is the only hint that its user gets.
+/// Such a client cannot negotiate upwards. The error is the only hint that its user gets, so it
+/// names our version (specification: versioning).
 pub(crate) fn reject_older_revision(
     request: &Request,
     mirrored: &RequestHead<'_>,
@@ -16,12 +17,11 @@ pub(crate) fn reject_older_revision(
     if request.method != "initialize" || has_version {
         return None;
     }
-    let params: serde_json::Value = serde_json::from_str(request.params.as_ref()?.as_str()).ok()?;
-    let requested = params.get("protocolVersion")?.as_str()?;
-    if requested == PROTOCOL_VERSION {
-        return None;
-    }
-    let mut error = ErrorObject::unsupported_version(requested, &[PROTOCOL_VERSION]);
+    let requested = request.params.as_ref().and_then(|params| params.string("protocolVersion"));
+    let mut error = ErrorObject::unsupported_version(
+        requested.as_deref().unwrap_or_default(),
+        &[PROTOCOL_VERSION],
+    );
     error.message =
         format!("This server speaks MCP {PROTOCOL_VERSION} only, which has no initialize");
     Some(error)

@@ -37,6 +37,8 @@ pub(super) struct Waiter {
     pub(super) response: Option<oneshot::Sender<Result<Response, TransportError>>>,
     pub(super) state: Arc<SendState>,
     pub(super) long_lived: bool,
+    /// The token with which the request asks for its progress.
+    pub(super) progress_token: Option<RequestId>,
 }
 
 impl Waiter {
@@ -83,13 +85,30 @@ impl Pending {
                     self.notify(&id, notification);
                 }
             }
-            _ => match concerned_request(&notification) {
+            _ => match self.concerned_request(&notification) {
                 Some(id) => self.notify(&id, notification),
                 None => {
                     self.pass_on(Message::Notification(notification));
                 }
             },
         }
+    }
+
+    /// Returns the request that a notification concerns, if it names one.
+    fn concerned_request(&self, notification: &Notification) -> Option<RequestId> {
+        if notification.method == name::PROGRESS {
+            let token = notification.decode_params::<Progress>().ok()?.progress_token;
+            let asked =
+                |waiter: &Waiter| waiter.progress_token.as_ref().is_some_and(|own| *own == token);
+            // Usually the token is the id.
+            if self.waiters.get(&token).is_some_and(asked) {
+                return Some(token);
+            }
+            let found = self.waiters.iter().find(|(_, waiter)| asked(waiter));
+            return found.map(|(id, _)| id.clone());
+        }
+        let meta = notification.decode_params::<Changed>().ok()?.meta;
+        serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()
     }
 
     /// Passes on a message that concerns no request. Returns false if nothing reads such messages,
@@ -156,18 +175,6 @@ impl Pending {
     }
 }
 
-/// Returns the request that a notification concerns, if it names one.
-fn concerned_request(notification: &Notification) -> Option<RequestId> {
-    if notification.method == name::PROGRESS {
-        return notification
-            .decode_params::<Progress>()
-            .ok()
-            .map(|progress| progress.progress_token);
-    }
-    let meta = notification.decode_params::<Changed>().ok()?.meta;
-    serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc;
@@ -183,6 +190,7 @@ mod tests {
                 response: None,
                 state: SendState::new(state),
                 long_lived,
+                progress_token: None,
             };
             pending.waiters.insert(RequestId::Number(id), waiter);
             pending.only_written_call()

@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mrtr_schema::RawJson;
-use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::jsonrpc::{Message, Notification, Request, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
+use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
@@ -165,6 +166,7 @@ impl Transport for StreamClient {
             response: Some(response_sender),
             state: Arc::clone(&state),
             long_lived,
+            progress_token: progress_token(&request),
         };
         self.shared.register(&request.id, waiter)?;
         let mut guard = CancelOnDrop {
@@ -291,6 +293,17 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
     pending.closed = true;
     pending.unsolicited = None;
     pending.waiters.clear();
+}
+
+/// Returns the token with which a request asks for its progress.
+fn progress_token(request: &Request) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Meta {
+        progress_token: Option<RequestId>,
+    }
+    let meta: Meta = serde_json::from_str(request.params.as_ref()?.member("_meta")?).ok()?;
+    meta.progress_token
 }
 
 #[cfg(test)]
