@@ -30,6 +30,11 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     if let Some(file) = call.pause.as_ref().or(call.detach.as_ref()) {
         // The file is created first, so that a bad path fails before the request is sent.
         let file = PauseFile::create(file)?;
+        // A call that cannot be paused must not begin. The first request tells the revision.
+        if client.protocol_version().is_none() {
+            client.discover().await?;
+        }
+        check_can_be_paused(client.protocol_version())?;
         let mut outcome = match paused {
             Some(paused) => {
                 let answered = answered(&paused, &answers)?;
@@ -43,7 +48,6 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
         return match outcome {
             CallOutcome::Complete(result) => Ok(finish(&result, json)),
             CallOutcome::InputRequired(paused) | CallOutcome::Working(paused) => {
-                check_can_be_paused(client.protocol_version())?;
                 suspend(&paused, file, json)
             }
         };

@@ -137,11 +137,10 @@ impl<T: Transport> ClientBuilder<T> {
     /// # async fn user_consents(host: &str, url: &str) -> bool { false }
     /// # fn example<T: Transport>(transport: T) -> Client<T> {
     /// use mrtr_schema::elicitation::ElicitResult;
-    /// use mrtr_schema::uri;
     ///
     /// Client::builder(transport)
     ///     .on_url(async |_, params| {
-    ///         let consents = user_consents(uri::host(&params.url), &params.url).await;
+    ///         let consents = user_consents(params.host(), &params.url).await;
     ///         Ok(if consents { ElicitResult::accept_url() } else { ElicitResult::decline() })
     ///     })
     ///     .build()

@@ -69,7 +69,7 @@ pub async fn elicit(
     if !is_available() {
         return Err("no terminal is available".into());
     }
-    let origin = format!("{} (tool {})", sanitize_line(server), sanitize_line(&context.target));
+    let origin = format!("{} (tool {})", sanitize_line(server), short(&context.target));
     let is_abandoned = Arc::new(AtomicBool::new(false));
     let prompter = Prompter { is_abandoned: Arc::clone(&is_abandoned) };
     let _abandon = AbandonOnDrop(is_abandoned);
@@ -235,7 +235,8 @@ fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
     note(&indented(&params.message));
     let bold = Style::new().bold().for_stderr();
     let host = bold.apply_to(sanitize_line(params.host()));
-    note(&format!("  host  {host}\n  URL   {}", sanitize_line(&params.url)));
+    // The host comes last: a long URL must not move it off the screen.
+    note(&format!("  URL   {}\n  host  {host}", sanitize_line(&params.url)));
     let consent = ElicitResult::accept_url();
     Ok(confirm("I will go there", DISMISS)?.unwrap_or(consent))
 }
@@ -262,9 +263,9 @@ fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
 /// Returns the title of a field with its description, or its name.
 fn field_prompt(field: &Field) -> String {
     let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name);
-    let name = sanitize_line(name);
+    let name = short(name);
     match (&field.title, &field.description) {
-        (Some(_), Some(description)) => format!("{name} ({})", sanitize_line(description)),
+        (Some(_), Some(description)) => format!("{name} ({})", short(description)),
         _ => name,
     }
 }
@@ -343,7 +344,20 @@ fn ask_text(
 }
 
 fn label(option: &ChoiceOption) -> String {
-    sanitize_line(option.title.as_deref().unwrap_or(&option.value))
+    short(option.title.as_deref().unwrap_or(&option.value))
+}
+
+/// The longest title, description or name that is shown, in characters.
+const MAX_SHORT: usize = 200;
+
+/// Sanitizes a text of the server, and cuts it to [`MAX_SHORT`] characters: a longer one could move
+/// the name of the server off the screen.
+fn short(text: &str) -> String {
+    let line = sanitize_line(text);
+    match line.char_indices().nth(MAX_SHORT) {
+        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -358,5 +372,8 @@ mod tests {
         let long = indented(&"x\n".repeat(100));
         assert_eq!((long.lines().count(), long.lines().last()), (21, Some("  …")));
         assert!(indented(&"x".repeat(5000)).len() < 2020);
+        let mut field = Field::text("a");
+        (field.title, field.description) = (Some(" ".repeat(5000)), Some("x".repeat(5000)));
+        assert!(field_prompt(&field).chars().count() < 2 * MAX_SHORT + 10);
     }
 }

@@ -120,6 +120,17 @@ pub mod openapi {
     pub use mrtr_openapi::*;
 }
 
+/// The traits of transports, for those of your own.
+#[cfg(any(feature = "client", feature = "server"))]
+pub mod transport {
+    #[cfg(feature = "server")]
+    pub use mrtr_transport::http::LegacyHandler;
+    pub use mrtr_transport::{
+        BoxError, IncomingRequest, NotificationSender, OutgoingRequest, RequestHandler, Transport,
+        TransportError,
+    };
+}
+
 /// Standard streams, and other byte streams.
 pub mod stdio {
     #[cfg(feature = "client")]

@@ -70,16 +70,18 @@ impl TransportError {
         }
         self
     }
-
-    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
-        self.source = Some(source.into());
-        self
-    }
 }
 
 /// Constructors for implementations of [`Transport`](crate::Transport).
 impl TransportError {
-    /// Creates the error of a request that the server has certainly not seen.
+    /// Creates the error of a request that cannot be sent, because it or the configuration of the
+    /// transport is invalid. It is not transient.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidRequest, message)
+    }
+
+    /// Creates the error of a request that the server has certainly not seen. It is transient: the
+    /// next attempt may succeed.
     pub fn not_sent(message: impl Into<String>) -> Self {
         Self::new(Kind::NotSent, message)
     }
@@ -98,6 +100,20 @@ impl TransportError {
     /// Creates the error of a subscription that the server ended without a response.
     pub fn subscription_ended(message: impl Into<String>) -> Self {
         Self::new(Kind::SubscriptionEnded, message)
+    }
+
+    /// Sets the error that caused this one. The message must not repeat it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Sets the HTTP status of the response that was received.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.http.get_or_insert_default().status = Some(status);
+        self
     }
 
     /// Sets the delay before the request may be sent again.

@@ -412,9 +412,9 @@ mod at_a_terminal {
             .at("at least 2", "")
             .at("Dismiss", "\r")
             .at("Name of the guest", "Ada\r")
+            .at("https://booking.example/confirm?x=1", "")
             .at("host  ", "")
             .at("booking.example", "")
-            .at("https://booking.example/confirm?x=1", "")
             .at("Dismiss", &format!("{DOWN}\r"));
         let (rest, code) = terminal.end();
         assert!(rest.contains("A table Outside for 2: Ada."), "{rest}");

@@ -72,6 +72,10 @@ impl Transport for DialectClient {
             _ => self.send_call(call, &meta, on_notification).await,
         }
     }
+
+    fn protocol_version(&self) -> Option<&'static str> {
+        Some(self.dialect.protocol_version())
+    }
 }
 
 impl fmt::Debug for DialectClient {

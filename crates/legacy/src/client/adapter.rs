@@ -49,6 +49,10 @@ const REFUSED_PAUSES: [Duration; 3] =
 /// How many messages are read in that time. Further ones wait for the next round.
 const MAX_JOINED: usize = 64;
 
+/// The number of timeouts that a call may take in all between two questions. Each message of the
+/// server begins the timeout anew, but not without end.
+const MAX_EXTENSIONS: u32 = 30;
+
 type OnNotification<'a> = dyn Fn(Notification) + Send + Sync + 'a;
 
 pub(super) struct Adapter<C: Connection> {
@@ -424,11 +428,20 @@ async fn read<C: Connection>(
     let capabilities = modern.meta.client_capabilities.clone().unwrap_or_default();
     let mut window_end = None;
     let mut joined = 0;
+    let began = Instant::now();
     loop {
         let next = match window_end {
             None => {
                 let limit = running.link.connection.timeout();
-                tokio::time::timeout(limit, running.next()).await.map_err(|_| {
+                let silence = tokio::time::timeout(limit, running.next());
+                let end = began + limit.saturating_mul(MAX_EXTENSIONS);
+                let next = tokio::time::timeout_at(end, silence).await.map_err(|_| {
+                    TransportError::interrupted(format!(
+                        "the server did not answer the request within {:?}",
+                        limit.saturating_mul(MAX_EXTENSIONS)
+                    ))
+                })?;
+                next.map_err(|_| {
                     let why = format!("the server sent nothing about the request for {limit:?}");
                     TransportError::interrupted(why)
                 })?

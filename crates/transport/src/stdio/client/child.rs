@@ -170,7 +170,7 @@ impl ChildServer {
         if request.method != method::DISCOVER {
             check_version(&client, request).await.map_err(|reason| {
                 let program = self.spec.program.to_string_lossy();
-                TransportError::not_sent(format!(
+                TransportError::invalid_request(format!(
                     "{program} does not speak MCP {PROTOCOL_VERSION}: {reason}"
                 ))
             })?;
@@ -189,7 +189,7 @@ impl ChildServer {
             tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
-            TransportError::not_sent(format!("{program} cannot be started: {error}"))
+            TransportError::invalid_request(format!("{program} cannot be started: {error}"))
         })?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(TransportError::not_sent(format!("{program} has no standard streams")));
