@@ -153,13 +153,6 @@ impl<T: CatalogEntry> Catalog<T> {
         self.items_json == other.items_json && pairs.all(is_same)
     }
 
-    /// Returns the entries that are enabled or have a rule about who can see them: what a rule
-    /// hides stays hidden while it is disabled.
-    pub(crate) fn guards(&self) -> impl Iterator<Item = &T> {
-        let all = self.all.iter().filter(|entry| entry.is_enabled || entry.item.has_rules());
-        all.map(|entry| &*entry.item)
-    }
-
     /// Returns the entry with this key, also if it is disabled.
     pub(crate) fn find_any(&self, key: &str) -> Option<&T> {
         self.all.iter().map(|entry| &*entry.item).find(|entry| entry.key() == key)

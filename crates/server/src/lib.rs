@@ -114,6 +114,7 @@ pub mod testing;
 mod tool;
 mod trace_parent;
 mod update;
+mod uri_guards;
 mod validate;
 mod visibility;
 

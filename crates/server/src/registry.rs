@@ -11,7 +11,6 @@ use arc_swap::ArcSwap;
 use mrtr_codec::Seal;
 use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
-use mrtr_schema::uri::percent_decode;
 use mrtr_schema::{Object, RawJson, apps, method};
 
 use crate::build_error::BuildError;
@@ -31,16 +30,9 @@ use crate::single_use::ErasedStore;
 use crate::tasks::{
     TaskHandler, TaskKey, TaskSeal, TaskService, TaskSubscriptions, TaskUpdates, task_handler,
 };
-use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
-
-/// The characters that end the variable of a template, unless they are encoded.
-const DELIMITERS: [char; 3] = ['/', '?', '#'];
-
-fn count(text: &str, of: char) -> usize {
-    text.matches(of).count()
-}
+use crate::uri_guards::UriGuards;
 
 /// The methods that the protocol defines for servers.
 pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
@@ -99,6 +91,7 @@ pub(crate) struct Registry {
     pub(crate) prompts: Catalog<Prompt>,
     pub(crate) resources: Catalog<Resource>,
     pub(crate) templates: Catalog<ParsedTemplate>,
+    uri_guards: UriGuards,
     /// The tools whose tasks this server can continue.
     pub(crate) task_handlers: Arc<[TaskHandler]>,
     /// True if there are layers around the server, or around a feature.
@@ -179,11 +172,14 @@ impl Registry {
         let continued = tools.iter().filter(|tool| !tool.options.manual);
         let task_handlers =
             continued.map(|tool| task_handler(&tool.wire.name, tool.options.version)).collect();
+        let resources = Catalog::new(features.resources);
+        let templates = Catalog::new(features.templates);
         Self {
+            uri_guards: UriGuards::new(&resources, &templates),
             tools,
             prompts: Catalog::new(features.prompts),
-            resources: Catalog::new(features.resources),
-            templates: Catalog::new(features.templates),
+            resources,
+            templates,
             task_handlers,
             has_layers,
             constants,
@@ -305,46 +301,8 @@ impl Registry {
     }
 
     /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
-    ///
-    /// The first that matches decides. Templates decode values, so that two spellings of a URI may
-    /// mean the same to the handler of another template: the URI is also compared after decoding.
     pub(crate) fn hides_uri(&self, uri: &str, caller: &RequestParts) -> bool {
-        if !self.resources.has_rules() && !self.templates.has_rules() {
-            return false;
-        }
-        let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
-        let first =
-            self.uri_guard(|known| known == uri, |template| template.matches(uri).is_some());
-        if first.is_some_and(is_hidden) {
-            return true;
-        }
-        let Some(decoded) = uri.contains('%').then(|| percent_decode(uri)).flatten() else {
-            return false;
-        };
-        let first = self.uri_guard(
-            |known| percent_decode(known).is_some_and(|known| known == decoded),
-            |template| template.covers(&decoded, false),
-        );
-        let decodes_delimiters = DELIMITERS.iter().any(|of| count(&decoded, *of) > count(uri, *of));
-        first.is_some_and(is_hidden)
-            || decodes_delimiters
-                && self
-                    .templates
-                    .guards()
-                    .any(|found| found.0.covers(&decoded, true) && is_hidden(&found.1.options))
-    }
-
-    /// Returns the options of the resource, or else of the first template, for which the function
-    /// returns true.
-    fn uri_guard(
-        &self,
-        is_uri: impl Fn(&str) -> bool,
-        is_match: impl Fn(&Template) -> bool,
-    ) -> Option<&CallOptions> {
-        let resource = self.resources.guards().find(|found| is_uri(&found.wire.uri));
-        let template =
-            || Some(&self.templates.guards().find(|found| is_match(&found.0))?.1.options);
-        resource.map(|found| &found.options).or_else(template)
+        self.uri_guards.hide(uri, caller)
     }
 
     /// Returns the registry that the server has now.

@@ -246,6 +246,24 @@ async fn request_of_our_own_times_out() {
     assert!(error.is_transient() && error.to_string().contains("did not answer"), "{error}");
 }
 
+/// Each message begins the timeout anew, but a server cannot keep a call open without end.
+#[tokio::test(start_paused = true)]
+async fn call_ends_although_the_server_keeps_sending() {
+    let (adapter, mut server) = connect();
+    let mut sent = call(&adapter, "t");
+    let running = server.call("tools/call").await;
+    let began = tokio::time::Instant::now();
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut sent => break outcome,
+            () = tokio::time::sleep(Duration::from_mins(1)) => running.notify().await,
+        }
+        assert!(began.elapsed() < Duration::from_hours(2), "the call never ends");
+    };
+    let error = outcome.unwrap().unwrap_err();
+    assert!(error.to_string().contains("did not answer the request within 3600s"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn log_level_is_sent_until_the_server_accepts_it() {
     let (adapter, mut server) = connect();
