@@ -189,7 +189,8 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
         }
         // Without a runtime, the process is ending.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        let kept = Arc::clone(&stream);
+        let end = runtime.spawn(async move {
             tokio::time::sleep(gateway.options.resume_timeout).await;
             if !stream.has_reader_after(number) {
                 stream.end();
@@ -197,5 +198,6 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
                 session.cancel_calls_on(&stream);
             }
         });
+        kept.set_end(end.abort_handle());
     }
 }

@@ -60,9 +60,16 @@ where
         match line {
             None => return Ok(()),
             Some(Line::TooLong(prefix)) => {
-                let error = Response::error(prefix.id, too_long(&limits));
-                writer.write_all(&json_line(error.to_json())).await?;
-                writer.flush().await?;
+                let error = json_line(Response::error(prefix.id, too_long(&limits)).to_json());
+                let written = async {
+                    writer.write_all(&error).await?;
+                    writer.flush().await
+                };
+                // The client may not read.
+                tokio::select! {
+                    written = written => written?,
+                    () = &mut shutdown => return Ok(()),
+                }
             }
             Some(Line::Complete(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
             Some(Line::Complete(line)) => break line,

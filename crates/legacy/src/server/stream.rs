@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use mrtr_schema::RawJson;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::AbortHandle;
 
 /// How many messages a stream keeps. Requests and responses are kept beyond it.
 const MAX_EVENTS: usize = 256;
@@ -61,6 +62,8 @@ struct State {
     reader: u64,
     /// Room for the stream after it was read to its end.
     retained: Option<OwnedSemaphorePermit>,
+    /// The task that ends the stream, unless its client comes back.
+    end: Option<AbortHandle>,
     waker: Option<Waker>,
 }
 
@@ -75,9 +78,17 @@ impl Stream {
             open: responses,
             reader: 0,
             retained: None,
+            end: None,
             waker: None,
         };
         Arc::new(Self { id, is_batch: responses > 1, state: Mutex::new(state) })
+    }
+
+    /// Replaces the task that ends the stream, so that a client that comes and goes has one.
+    pub(crate) fn set_end(&self, task: AbortHandle) {
+        if let Some(earlier) = self.lock().end.replace(task) {
+            earlier.abort();
+        }
     }
 
     /// Returns true if the stream is of a single call, so that an event id can contain all of it.

@@ -228,3 +228,20 @@ async fn shutdown_ends_while_the_client_reads_nothing() {
     served.task.await.unwrap().unwrap();
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
+
+/// The same before the first message that fits tells which revision the client speaks.
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_while_the_client_reads_no_rejections() {
+    let mut served = serve();
+    // Each line is rejected, until the rejections fill the stream.
+    let flood = async {
+        loop {
+            served.request(1, &"x".repeat(20_000), json!({})).await;
+        }
+    };
+    let flood = tokio::time::timeout(std::time::Duration::from_secs(1), flood);
+    assert!(flood.await.is_err());
+    served.end.send(()).unwrap();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), served.task).await;
+    ended.expect("the server ends").unwrap().unwrap();
+}

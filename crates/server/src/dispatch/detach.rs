@@ -24,9 +24,6 @@ use crate::tasks::{
 };
 use crate::tool::Tool;
 
-/// The pause between two attempts to cancel a task that the client does not know of.
-const CANCEL_PAUSE: Duration = Duration::from_secs(1);
-
 /// A call that may become a task.
 #[derive(Clone, Copy)]
 struct Detachable<'a> {
@@ -269,11 +266,12 @@ fn cancel_unseen(registry: Arc<Registry>, key: TaskKey) {
     let tracked = registry.runtime.tasks.track();
     tokio::spawn(async move {
         if let Some(service) = registry.tasks.as_deref() {
-            let end = Instant::now() + service.lease;
-            // Again, as the creation may still be on its way.
-            while Instant::now() < end {
+            let began = Instant::now();
+            // Twice, as the creation may still be on its way, and the store may be unavailable. More
+            // often would burden a store that is slow.
+            for part in [0.3, 0.8] {
+                tokio::time::sleep_until(began + service.lease.mul_f64(part)).await;
                 drop(within_request(service.store.cancel(key)).await);
-                tokio::time::sleep(CANCEL_PAUSE).await;
             }
         }
         drop(tracked);
