@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 /// The results of one client, each for as long as it is fresh.
 ///
-/// A client has one set of credentials, so no result is reused across authorization contexts, and
-/// `public` and `private` results need no distinction.
+/// It is emptied when the transport sends another authorization, such as a new access token. So no
+/// result is reused across authorization contexts, and `public` and `private` results need no
+/// distinction.
 #[derive(Debug)]
 pub(crate) struct Cache {
     max_bytes: usize,
@@ -29,6 +30,8 @@ struct State {
     /// The number of invalidations so far. A result whose request was sent before the last one may
     /// be outdated, and is not stored.
     invalidations: u64,
+    /// The authorization of the requests whose results are here.
+    epoch: u64,
 }
 
 /// A call: its method, and its parameters as JSON text, with the capabilities that the client
@@ -76,6 +79,7 @@ impl Cache {
         method: &str,
         params: &[(&str, Box<RawValue>)],
         capabilities: Option<&ClientCapabilities>,
+        epoch: u64,
     ) -> Lookup {
         let cacheable = matches!(
             method,
@@ -97,6 +101,7 @@ impl Cache {
         params.extend(capabilities.and_then(|declared| serde_json::to_string(declared).ok()));
         let key = Key { method: method.to_owned(), params };
         let mut state = self.lock();
+        state.enter(epoch);
         match state.entries.get(&key) {
             Some(entry) if entry.is_fresh() => return Lookup::Fresh(entry.result.clone()),
             Some(_) => state.remove(&key),
@@ -105,8 +110,9 @@ impl Cache {
         Lookup::Missing(Slot { key, invalidations: state.invalidations })
     }
 
-    /// Stores a result that was just received, if the server allows it.
-    pub(crate) fn store(&self, slot: Slot, result: &RawValue) {
+    /// Stores a result that was just received, if the server allows it. It is not stored if the
+    /// authorization has changed since the lookup.
+    pub(crate) fn store(&self, slot: Slot, result: &RawValue, epoch: u64) {
         // Malformed hints allow nothing. The caller decodes the result and reports the error.
         let ttl = CacheHints::from_result(result).unwrap_or_default().ttl_ms;
         let entry = Entry {
@@ -116,6 +122,7 @@ impl Cache {
         };
         let bytes = entry.bytes(&slot.key);
         let mut state = self.lock();
+        state.enter(epoch);
         if ttl == 0 || bytes > self.max_bytes || state.invalidations != slot.invalidations {
             return;
         }
@@ -168,6 +175,15 @@ impl Cache {
 }
 
 impl State {
+    /// Removes all results if they are those of another authorization.
+    fn enter(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.invalidations += 1;
+            self.retain(|_, _| false);
+        }
+    }
+
     fn remove(&mut self, key: &Key) {
         self.bytes -= self.entries.remove(key).map_or(0, |entry| entry.bytes(key));
     }

@@ -157,13 +157,14 @@ impl<T: Transport> Client<T> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Box<RawValue>, CallError> {
         let declared = self.options.capabilities.as_deref();
-        Ok(match self.shared.cache.find(method, params, declared) {
+        let epoch = || self.shared.transport.authorization_epoch();
+        Ok(match self.shared.cache.find(method, params, declared, epoch()) {
             Lookup::Fresh(result) => result,
             Lookup::NotCacheable => self.run(method, params).await?.result,
             Lookup::Missing(slot) => {
                 let completed = self.run(method, params).await?;
                 if completed.rounds == 1 {
-                    self.shared.cache.store(slot, &completed.result);
+                    self.shared.cache.store(slot, &completed.result, epoch());
                 }
                 completed.result
             }

@@ -114,8 +114,9 @@ impl<T: Transport> Client<T> {
 
     /// Removes all results from the cache, so that the next calls reach the server.
     ///
-    /// Call it when the credentials of the transport change, or to read lists that must be
-    /// consistent with each other.
+    /// Call it to read lists that must be consistent with each other, or when the credentials of a
+    /// transport change that does not tell
+    /// ([`Transport::authorization_epoch`](crate::Transport::authorization_epoch)).
     pub fn clear_cache(&self) {
         self.shared.cache.clear();
     }

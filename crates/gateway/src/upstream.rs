@@ -12,6 +12,7 @@ use mrtr_schema::peer_text::quote;
 use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{ClientFeature, Error, RequestParts, retry_after};
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::listed::Offered;
@@ -124,7 +125,7 @@ impl<T: Transport> Upstream<T> {
                     "the upstream asks for what was not declared"
                 );
                 return Err(Error::response(ErrorObject::internal(
-                    "The upstream server asked for what the gateway does not forward",
+                    "The upstream server sent an input request that the gateway does not forward",
                 )));
             }
         }
@@ -171,11 +172,11 @@ impl<T: Transport> Upstream<T> {
     }
 
     /// Converts the error of a call. The caller gets an upstream's own error as it is, unless it is
-    /// about the gateway's request. Everything else is only logged, since it may contain addresses.
+    /// about the gateway's request, or names a capability that the gateway does not forward. Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
         let response = error.as_server_error();
         if let Some(response) =
-            response.filter(|error| is_for_caller(error) && !needs_unforwarded(error))
+            response.filter(|error| is_for_caller(error) && !requires_unforwarded_capability(error))
         {
             return Error::response(response.clone());
         }
@@ -194,8 +195,8 @@ impl<T: Transport> Upstream<T> {
             (true, ..) => "did not answer in time",
             (_, Some(transport), _) if transport.status() == Some(429) => "is overloaded",
             (.., Some(response)) if retry_after(response).is_some() => "is overloaded",
-            (.., Some(response)) if needs_unforwarded(response) => {
-                "needs what the gateway does not forward"
+            (.., Some(response)) if requires_unforwarded_capability(response) => {
+                "requires a client capability that the gateway does not forward"
             }
             (_, Some(_), _) => "is unreachable",
             (.., Some(_)) => "refused the gateway's request",
@@ -205,13 +206,14 @@ impl<T: Transport> Upstream<T> {
     }
 }
 
-/// Returns true if an upstream needs a capability that the gateway does not declare, though the
-/// caller may have declared it.
-fn needs_unforwarded(error: &ErrorObject) -> bool {
+/// Returns true if an upstream requires a capability that the gateway never declares, whatever its
+/// caller declares.
+fn requires_unforwarded_capability(error: &ErrorObject) -> bool {
     let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
-    required.is_some_and(|required| {
-        required.pointer("/elicitation/url").is_some() || required.get("extensions").is_some()
-    })
+    let Some(required) = required else { return false };
+    let extensions = required.get("extensions").and_then(Value::as_object);
+    required.pointer("/elicitation/url").is_some()
+        || extensions.is_some_and(|all| all.keys().any(|name| name != tasks::EXTENSION))
 }
 
 /// Returns false if an error is about the request of the gateway itself: its headers, version,

@@ -161,7 +161,7 @@ impl TaskModel {
             Action::Answer(number, reply) => self.answer(state, number, reply)?,
             Action::Cancel => {
                 state.history.is_cancelled = true;
-                // The lease of the holder may be over.
+                // The lease of the holder may have expired.
                 let is_free = state.history.holder.is_none() || state.store.is_due();
                 state.store.cancel();
                 let has_ended = !state.store.is_open();

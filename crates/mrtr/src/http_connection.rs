@@ -38,6 +38,10 @@ impl Transport for HttpConnection {
         self.0.send(outgoing).await
     }
 
+    fn authorization_epoch(&self) -> u64 {
+        self.0.authorization_epoch()
+    }
+
     fn protocol_version(&self) -> Option<&'static str> {
         self.0.protocol_version()
     }

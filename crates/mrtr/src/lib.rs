@@ -120,7 +120,7 @@ pub mod openapi {
     pub use mrtr_openapi::*;
 }
 
-/// The traits of transports, for those of your own.
+/// Traits and types for implementing your own transport.
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport {
     #[cfg(feature = "server")]

@@ -140,7 +140,8 @@ async fn serve_with_tasks<T>(server: &Server, serving: impl Future<Output = T>) 
         tracing::warn!(
             target: "mrtr::server",
             timeout = ?DRAIN_TIMEOUT,
-            "drain timeout: single-use requests and detached steps are aborted"
+            "drain timeout: what is in progress is aborted (single-use requests, detached steps, or \
+             requests to the task store)"
         );
     }
     outcome

@@ -5,7 +5,7 @@
 //! default is 2020-12. References to other documents are rejected: nothing is fetched. Work is
 //! bounded: the cost of a schema is estimated first, and a schema that costs too much is rejected.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 
 use jsonschema::PatternOptions;
@@ -29,11 +29,11 @@ const MAX_DEPTH: usize = 200;
 /// of the validator, which begins again at each level of the value.
 const MAX_RECURSION: usize = 4_000;
 
-/// Maximum size of a compiled pattern and of its cache, in bytes.
-const MAX_PATTERN_SIZE: usize = 256 << 10;
+/// Maximum size of a compiled pattern, in bytes. Fifty Unicode letters take half of it.
+const MAX_PATTERN_SIZE: usize = 2 << 20;
 
-/// The subschemas that a pattern counts as: its compiled form takes much more memory.
-const PATTERN_COST: u64 = 50;
+/// Maximum number of different patterns.
+const MAX_PATTERNS: usize = 100;
 
 /// The values in `enum` and `const` that count as one subschema.
 const VALUES_PER_COST: u64 = 100;
@@ -109,6 +109,7 @@ impl Validator {
             root: &root,
             known: HashMap::new(),
             anchors: HashMap::new(),
+            patterns: HashSet::new(),
             path: Vec::new(),
             depth: 0,
             recursive: 0,
@@ -119,7 +120,7 @@ impl Validator {
         let CostEstimator { recursive, depth, .. } = estimator;
         // The `regex` crate matches in linear time; the default engine backtracks.
         let patterns = PatternOptions::regex();
-        let patterns = patterns.size_limit(MAX_PATTERN_SIZE).dfa_size_limit(MAX_PATTERN_SIZE);
+        let patterns = patterns.size_limit(MAX_PATTERN_SIZE).dfa_size_limit(MAX_PATTERN_SIZE / 4);
         let options = jsonschema::options().with_pattern_options(patterns);
         let inner = options.build(&root).map_err(|error| InvalidValue::new(error.to_string()))?;
         Ok(Self { inner, breadth, recursive, depth })
@@ -182,6 +183,8 @@ struct CostEstimator<'a> {
     known: HashMap<*const Value, u64>,
     /// The subschemas with an anchor, by its name.
     anchors: HashMap<&'a str, &'a Value>,
+    /// The patterns so far.
+    patterns: HashSet<&'a str>,
     /// The subschemas from the root to the current one.
     path: Vec<*const Value>,
     /// The longest path so far.
@@ -251,14 +254,16 @@ impl<'a> CostEstimator<'a> {
             ("id", Value::String(_)) if self.path.len() > 1 && self.is_draft_4() => {
                 Err("`id` in a subschema is not supported".to_owned())
             }
-            ("pattern", _) => Ok(PATTERN_COST),
+            ("pattern", Value::String(pattern)) => self.add_pattern(pattern),
             ("const" | "enum", _) => Ok(1 + size(value).0 / VALUES_PER_COST),
             // The validator copies what is negated, once for each level.
             ("not", _) => Ok(self.cost(value)?.saturating_mul(2)),
             (_, Value::Object(named)) if NAMED_SUBSCHEMAS.contains(&keyword) => {
-                let patterns = if keyword == "patternProperties" { named.len() as u64 } else { 0 };
-                let mut sum = patterns.saturating_mul(PATTERN_COST);
-                for schema in named.values() {
+                let mut sum: u64 = 0;
+                for (name, schema) in named {
+                    if keyword == "patternProperties" {
+                        sum += self.add_pattern(name)?;
+                    }
                     sum = sum.saturating_add(self.cost(schema)?);
                 }
                 Ok(sum)
@@ -269,6 +274,16 @@ impl<'a> CostEstimator<'a> {
             // Not a subschema: the value of a keyword, or an annotation.
             _ => Ok(0),
         }
+    }
+
+    /// Counts a pattern, whose compiled form takes much memory. The validator compiles equal ones
+    /// once.
+    fn add_pattern(&mut self, pattern: &'a str) -> Result<u64, String> {
+        self.patterns.insert(pattern);
+        if self.patterns.len() > MAX_PATTERNS {
+            return Err(format!("there are more than {MAX_PATTERNS} different patterns"));
+        }
+        Ok(1)
     }
 
     /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.
@@ -451,12 +466,18 @@ mod tests {
 
     #[test]
     fn validator_bounds_the_memory() {
-        let property = |n: usize| (format!("p{n}"), json!({ "pattern": format!("a{n}") }));
+        let property = |n: usize| (format!("p{n}"), json!({ "pattern": format!("a{}", n % 150) }));
         let patterns =
             |count| json!({ "properties": (0..count).map(property).collect::<Object>() });
-        assert!(validator(patterns(300)).is_ok());
-        assert!(validator(patterns(1_000)).unwrap_err().reason().contains("more than 20000"));
-        let large = validator(json!({ "pattern": "\\p{L}{1000}" })).unwrap_err();
+        assert!(validator(patterns(100)).is_ok());
+        assert!(validator(patterns(101)).unwrap_err().reason().contains("more than 100 different"));
+        let same = |n: usize| (format!("p{n}"), json!({ "pattern": "^[0-9a-f]{8}$" }));
+        let same = json!({ "properties": (0..1_000).map(same).collect::<Object>() });
+        assert!(validator(same).is_ok());
+        let name = json!({ "pattern": "^[\\p{L} '-]{1,40}$" });
+        assert_eq!(validator(name).unwrap().validate(&json!("Zoë")), Ok(()));
+        // Between this limit and that of the library, 10 MB.
+        let large = validator(json!({ "pattern": "\\p{L}{200}" })).unwrap_err();
         assert!(large.reason().contains("regex"), "{large}");
         let mut negated = json!({ "enum": (0..1_000).collect::<Vec<_>>() });
         for _ in 0..20 {

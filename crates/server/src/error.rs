@@ -74,8 +74,9 @@ impl Error {
     ///
     /// For handlers that forward calls. Tools should use [`Error::new`], which the model can read.
     ///
-    /// Codes of the protocol that this revision does not define become -32602, if the code is that
-    /// of older revisions for an unknown resource, or -32603 (specification: basic, "Error Codes").
+    /// Reserved codes (-32099 to -32000) that this revision does not define are replaced: -32002,
+    /// which meant an unknown resource in older revisions, becomes -32602; all others become -32603
+    /// (specification: basic, "Error Codes").
     pub fn response(mut error: ErrorObject) -> Self {
         error.code = match error.code {
             code::HEADER_MISMATCH

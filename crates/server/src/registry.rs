@@ -58,14 +58,14 @@ pub(crate) type Methods = &'static [(&'static str, ProtocolHandler)];
 pub(crate) type ProtocolHandler =
     for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
 
-/// What a server does for the tasks in its store, beside their [methods](Methods). As with those,
-/// only the builder of a server with a store refers to it.
+/// The functions of a server with a task store, besides the [methods](Methods) of tasks. Only
+/// `ServerBuilder::task_store` refers to them, so that other programs contain no code of tasks.
 pub(crate) struct TaskFunctions {
     /// Answers a call of a tool that has a policy for tasks.
     pub(crate) call: ProtocolHandler,
-    /// Subscribes a caller to those of the tasks that are its own.
+    /// Subscribes a caller to the given tasks, except those of other callers.
     pub(crate) subscribe: fn(Arc<Registry>, Vec<String>, Arc<RequestParts>) -> TaskSubscription,
-    /// Runs due tasks. Does not complete.
+    /// Runs due tasks until the server shuts down.
     pub(crate) run: fn(Arc<Registry>) -> BoxFuture<()>,
 }
 
@@ -302,7 +302,7 @@ impl Registry {
 
     /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
     pub(crate) fn hides_uri(&self, uri: &str, caller: &RequestParts) -> bool {
-        self.uri_guards.hide(uri, caller)
+        self.uri_guards.hides(uri, caller)
     }
 
     /// Returns the registry that the server has now.

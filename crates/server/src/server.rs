@@ -58,9 +58,9 @@ impl Server {
         registry.changes.close();
     }
 
-    /// Runs due tasks: those that were answered, and those whose replica has died. Completes when
-    /// [`begin_shutdown`](Self::begin_shutdown) is called, or at once if the server has no
-    /// [task store](crate::ServerBuilder::task_store).
+    /// Runs due tasks: those that were answered, and those whose replica has died. Completes after
+    /// [`begin_shutdown`](Self::begin_shutdown), when a request to the store in progress has ended,
+    /// or at once if the server has no [task store](crate::ServerBuilder::task_store).
     ///
     /// `mrtr::serve` runs it. Call it once per process, in a task of its own; it may also run in
     /// processes that serve no requests. Runs continue if the future is dropped:

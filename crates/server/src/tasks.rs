@@ -101,5 +101,5 @@ pub use store::{
     TaskHandler, TaskKey, TaskRecord, TaskStore, TaskStoreError, TaskWrite, UnixMillis, Verdict,
 };
 pub use updates::TaskUpdates;
-pub(crate) use updates::{NextTask, NextTaskFuture, TaskSubscriptions};
+pub(crate) use updates::{NextTaskFuture, TaskSource, TaskSubscriptions};
 pub(crate) use view::{View, ViewOutcome};

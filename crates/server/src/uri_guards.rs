@@ -30,14 +30,14 @@ impl UriGuards {
         if !resources.has_rules() && !templates.has_rules() {
             return guards;
         }
-        for resource in of(resources.all()) {
+        for resource in guards_among(resources.all()) {
             let uri = &resource.wire.uri;
             if let Some(decoded) = percent_decode(uri) {
                 guards.decoded.entry(decoded).or_insert_with(|| Arc::clone(resource));
             }
             guards.resources.insert(uri.clone(), Arc::clone(resource));
         }
-        guards.templates.extend(of(templates.all()).cloned());
+        guards.templates.extend(guards_among(templates.all()).cloned());
         guards
     }
 
@@ -45,7 +45,7 @@ impl UriGuards {
     ///
     /// The first that matches decides. Templates decode values, so that two spellings of a URI may
     /// mean the same to the handler of another template: the URI is also compared after decoding.
-    pub(crate) fn hide(&self, uri: &str, caller: &RequestParts) -> bool {
+    pub(crate) fn hides(&self, uri: &str, caller: &RequestParts) -> bool {
         if self.resources.is_empty() && self.templates.is_empty() {
             return false;
         }
@@ -80,9 +80,9 @@ impl UriGuards {
     }
 }
 
-/// Returns the entries that are enabled or have a rule: what a rule hides stays hidden while it is
-/// disabled.
-fn of<T: CatalogEntry>(all: &[Entry<T>]) -> impl Iterator<Item = &Arc<T>> {
+/// Returns the entries that are enabled or have a visibility rule. A disabled entry with a rule is
+/// included, so that its URI stays hidden.
+fn guards_among<T: CatalogEntry>(all: &[Entry<T>]) -> impl Iterator<Item = &Arc<T>> {
     let guards = all.iter().filter(|entry| entry.is_enabled || entry.item.has_rules());
     guards.map(|entry| &entry.item)
 }

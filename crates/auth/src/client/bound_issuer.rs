@@ -1,5 +1,6 @@
 //! The authorization server that a client without an issuer is bound to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mrtr_transport::BoxError;
@@ -12,7 +13,11 @@ use crate::identifier::Issuer;
 /// The authorization server at which a client was first used that was registered somewhere. It is
 /// the same for all MCP servers: the client's secret is sent to no other.
 #[derive(Debug, Default)]
-pub(super) struct BoundIssuer(Mutex<Option<String>>);
+pub(super) struct BoundIssuer {
+    issuer: Mutex<Option<String>>,
+    /// True if the client has sent its credentials there.
+    has_seen_client: AtomicBool,
+}
 
 impl BoundIssuer {
     /// Binds the client to `issuer`, or returns the one that it is bound to.
@@ -23,6 +28,15 @@ impl BoundIssuer {
     /// Returns true if the client is bound to `issuer`.
     pub(super) fn is(&self, issuer: &Issuer) -> bool {
         self.lock().as_deref() == Some(issuer.as_str())
+    }
+
+    /// Records that the client sends its credentials to the issuer.
+    pub(super) fn note_sent(&self) {
+        self.has_seen_client.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_seen_client(&self) -> bool {
+        self.has_seen_client.load(Ordering::Relaxed)
     }
 
     /// Loads what an earlier process has stored.
@@ -55,7 +69,7 @@ impl BoundIssuer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.issuer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

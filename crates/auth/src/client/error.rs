@@ -125,6 +125,9 @@ pub enum LoginError {
         /// The rule.
         reason: &'static str,
     },
+    /// The client is being logged out.
+    #[error("cannot log in to {0}: a logout is in progress; try again when it has ended")]
+    LoggingOut(String),
     /// The user has to log in, and the client cannot ask: it has no user agent.
     #[error("the server demands a login, and the client has no user agent for it")]
     NoUserAgent,

@@ -109,8 +109,8 @@ impl Inner {
             let pending = self.with(url, |server| server.pending.clone());
             let Some(pending) = pending else { break };
             let outcome = pending.login.await;
-            // A refresh that failed is no reason not to log in, and a login of the application is
-            // none but its own.
+            // After a failed refresh, a caller that needs a login still begins one. An explicit login
+            // does not accept the outcome of another login.
             let is_enough = is_refresh || !pending.is_refresh || outcome.is_ok();
             if is_enough && !obtain.is_explicit {
                 return outcome;
@@ -122,7 +122,7 @@ impl Inner {
                 return Ok(pending.login.clone());
             }
             if server.is_logging_out {
-                return Err(driver("the login", "the client is being logged out"));
+                return Err(LoginError::LoggingOut(shown(url)));
             }
             begin(server)?;
             let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
@@ -185,9 +185,11 @@ impl Inner {
         let (session, outcome) = match self.drive(url, obtain, session).await {
             Ok(session) => (session, Ok(())),
             Err((session, error)) if *session == before => {
-                // The client may be bound to an issuer now.
-                let saved = self.bound_issuer.save(&**store, &self.options).await;
-                saved.map_err(store_failed)?;
+                if self.bound_issuer.has_seen_client()
+                    && let Err(error) = self.bound_issuer.save(&**store, &self.options).await
+                {
+                    tracing::warn!(target: "mrtr::auth", %error, "the issuer is not stored");
+                }
                 return Err(error);
             }
             // What was learned is kept: registered clients, and a refused refresh token.

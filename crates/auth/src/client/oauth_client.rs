@@ -97,7 +97,7 @@ impl OAuthClient {
     ///
     /// # Errors
     ///
-    /// If the login fails. The present tokens are kept.
+    /// If the login fails, or during a [logout](Self::log_out). The present tokens are kept.
     pub async fn log_in(&self, url: &str) -> Result<(), Arc<LoginError>> {
         let url = &*normalized(url)?;
         self.0.load(url).await?;

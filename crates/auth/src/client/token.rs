@@ -212,9 +212,9 @@ impl TokenResponse {
         }
         if status.is_success() {
             return match serde_json::from_slice::<Granted>(response.body()) {
-                // Some servers send errors with a status of success.
+                // Some servers send errors with a success status (2xx).
                 Err(_) => match response.error_code() {
-                    Some(error) => Self::refused(error),
+                    Some(error) => Self::from_error_code(error),
                     None => Self::Failed("the response is malformed"),
                 },
                 Ok(granted) if !granted.is_header_value() => {
@@ -231,17 +231,17 @@ impl TokenResponse {
             _ if matches!(status.as_u16(), 408 | 429) || status.is_server_error() => {
                 Self::Failed(TRANSIENT)
             }
-            Some(error) if status.is_client_error() => Self::refused(error),
+            Some(error) if status.is_client_error() => Self::from_error_code(error),
             _ => Self::Failed("the response is neither a token nor an OAuth error"),
         }
     }
 
-    fn refused(error: String) -> Self {
+    fn from_error_code(error: String) -> Self {
         match error.as_str() {
             "temporarily_unavailable" | "server_error" | "slow_down" | "too_many_requests" => {
                 Self::Failed(TRANSIENT)
             }
-            // Names of GitHub and Slack.
+            // GitHub's and Slack's codes for `invalid_grant`.
             "bad_refresh_token" | "invalid_refresh_token" | "bad_verification_code" => {
                 Self::Refused(INVALID_GRANT.to_owned())
             }

@@ -15,7 +15,7 @@ use crate::client::ClientRegistration;
 use crate::client::Secret;
 use crate::client::fetch::fetch;
 use crate::client::random::Seed;
-use crate::client::token::{INVALID_GRANT, TokenRequest, TokenResponse};
+use crate::client::token::{TokenRequest, TokenResponse};
 use crate::fetch::Fetcher;
 use crate::identifier::Issuer;
 use crate::metadata::ServerMetadata;
@@ -55,7 +55,7 @@ pub(super) struct Inner {
     pub(super) identify: Arc<Identify>,
     pub(super) clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub(super) fetcher: Fetcher,
-    /// Held during a refresh: a refresh token may work once.
+    /// Held during a refresh: a refresh token may work only once.
     pub(super) refreshing: OwnerLocks,
 }
 
@@ -178,7 +178,7 @@ impl Inner {
                 saved.map_err(Error::internal)?;
                 Ok(Some(Account(account.access_token)))
             }
-            Err(TokenError::Refused(code)) if code == INVALID_GRANT => {
+            Err(TokenError::Refused(code)) if !is_about_client(&code) => {
                 tracing::info!(target: "mrtr::auth", provider = self.id, code, "account lost");
                 // Another replica may have used the refresh token.
                 let newer = load().await.map_err(Error::internal)?;
@@ -215,6 +215,18 @@ impl Inner {
             TokenResponse::Failed(why) => Err(failed(&why)),
         }
     }
+}
+
+/// Returns true if a refusal is about the client or its request, and says nothing about the account.
+fn is_about_client(code: &str) -> bool {
+    let codes = [
+        "invalid_client",
+        "invalid_request",
+        "invalid_scope",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    ];
+    codes.contains(&code)
 }
 
 /// Locks by owner, so that one refresh token is not used twice. Owners may share a lock.

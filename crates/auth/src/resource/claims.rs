@@ -30,6 +30,8 @@ pub(super) enum InvalidToken {
     Missing(&'static str),
     #[error("the claim {0} has the wrong type or a malformed value")]
     Claim(&'static str),
+    #[error("the token is a refresh token, not an access token ({0})")]
+    RefreshToken(&'static str),
     #[error("the token is for another audience")]
     Audience,
     #[error("the token has expired")]
@@ -160,10 +162,10 @@ pub(super) fn check_introspection(
     if text(response, "iss")?.is_some_and(|issuer| issuer != policy.issuer) {
         return Err(InvalidToken::Issuer);
     }
-    // Some issuers also call refresh tokens active, and tell them apart by one of these.
+    // Some issuers also report refresh tokens as active, and mark them in one of these members.
     for kind in ["token_type", "token_use", "typ"] {
         if text(response, kind)?.is_some_and(|kind| kind.to_ascii_lowercase().contains("refresh")) {
-            return Err(InvalidToken::Claim(kind));
+            return Err(InvalidToken::RefreshToken(kind));
         }
     }
     check(response, policy, now)

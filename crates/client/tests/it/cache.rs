@@ -1,15 +1,15 @@
 //! The cache of results.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr_client::Client;
+use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, code};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Response, code};
 use mrtr_schema::subscription::SubscriptionFilter;
 use serde_json::{Value, json};
 use tokio::time::advance;
@@ -291,4 +291,41 @@ async fn cache_stays_within_its_size() {
     uncached.read_resource("a:1").await.unwrap();
     uncached.read_resource("a:1").await.unwrap();
     assert_eq!(server.methods().len(), 2);
+}
+
+/// Passes requests on to a server, with an authorization that changes.
+struct Authorized(ScriptedServer, Arc<AtomicU64>);
+
+impl Transport for Authorized {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        self.0.send(outgoing).await
+    }
+
+    fn authorization_epoch(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+/// Another access token may be that of another user.
+#[tokio::test(start_paused = true)]
+async fn results_of_another_authorization_are_not_reused() {
+    let (server, epoch) = (server(), Arc::new(AtomicU64::new(1)));
+    let client = Client::builder(Authorized(server.clone(), Arc::clone(&epoch))).build();
+    for (authorization, sent) in [(1, 1), (1, 0), (2, 1), (2, 0), (1, 1)] {
+        epoch.store(authorization, Ordering::Relaxed);
+        client.list_tools().await.unwrap();
+        assert_eq!(server.methods().len(), sent, "{authorization}");
+    }
+}
+
+/// A call that is continued with a request state is not a call of its own.
+#[tokio::test(start_paused = true)]
+async fn results_of_retried_requests_are_not_reused() {
+    let server = server();
+    let client = server.client().build();
+    for _ in 0..2 {
+        let params = json!({ "uri": "a:1", "requestState": "s" });
+        client.request::<Value>("resources/read", params).await.unwrap();
+        assert_eq!(server.methods().len(), 1);
+    }
 }

@@ -144,5 +144,8 @@ async fn questions_in_url_mode_are_not_forwarded() {
     let error = error.as_server_error().unwrap();
     // Not the upstream's own error: it names a capability that the caller has declared.
     assert_eq!(error.code, code::INTERNAL_ERROR);
-    assert_eq!(error.message, "The upstream server needs what the gateway does not forward");
+    assert_eq!(
+        error.message,
+        "The upstream server requires a client capability that the gateway does not forward"
+    );
 }

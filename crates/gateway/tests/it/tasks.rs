@@ -296,7 +296,7 @@ async fn questions_that_were_not_declared_do_not_reach_the_caller() {
     let send = async |method: &str, params: Value| {
         send_to(gateway.server(), "alice", method, params, capabilities.clone()).await
     };
-    let refused = "The upstream server asked for what the gateway does not forward";
+    let refused = "The upstream server sent an input request that the gateway does not forward";
     let error = send("tools/call", json!({ "name": "u__round", "arguments": {} })).await;
     assert_eq!(error.unwrap_err().message, "The upstream server cannot complete the call");
     let created = send("tools/call", json!({ "name": "u__task", "arguments": {} })).await.unwrap();

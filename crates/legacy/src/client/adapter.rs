@@ -49,9 +49,9 @@ const REFUSED_PAUSES: [Duration; 3] =
 /// How many messages are read in that time. Further ones wait for the next round.
 const MAX_JOINED: usize = 64;
 
-/// The number of timeouts that a call may take in all between two questions. Each message of the
-/// server begins the timeout anew, but not without end.
-const MAX_EXTENSIONS: u32 = 30;
+/// Maximum time between two questions, as a multiple of the timeout. Each message from the server
+/// restarts the timeout, up to this total.
+const MAX_WAIT_IN_TIMEOUTS: u32 = 30;
 
 type OnNotification<'a> = dyn Fn(Notification) + Send + Sync + 'a;
 
@@ -434,13 +434,15 @@ async fn read<C: Connection>(
             None => {
                 let limit = running.link.connection.timeout();
                 let silence = tokio::time::timeout(limit, running.next());
-                let end = began + limit.saturating_mul(MAX_EXTENSIONS);
-                let next = tokio::time::timeout_at(end, silence).await.map_err(|_| {
-                    TransportError::interrupted(format!(
-                        "the server did not answer the request within {:?}",
-                        limit.saturating_mul(MAX_EXTENSIONS)
-                    ))
-                })?;
+                let total = limit.saturating_mul(MAX_WAIT_IN_TIMEOUTS);
+                let next = match began.checked_add(total) {
+                    Some(end) => tokio::time::timeout_at(end, silence).await.map_err(|_| {
+                        TransportError::interrupted(format!(
+                            "the server did not answer the request within {total:?}"
+                        ))
+                    })?,
+                    None => silence.await,
+                };
                 next.map_err(|_| {
                     let why = format!("the server sent nothing about the request for {limit:?}");
                     TransportError::interrupted(why)

@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::StatusCode;
 use mrtr::http::{Endpoint, RequestLimits};
 use mrtr::legacy::{LegacyOptions, LegacyServer};
-use mrtr::middleware::RateLimit;
 use mrtr::{ChangeNotifier, Context, Result, Secret, Server, Tool};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -204,19 +203,6 @@ async fn batch_with_more_calls_than_may_be_in_flight_is_rejected() {
         assert!(stream.is_stream());
         while stream.next().await.is_some() {}
     }
-}
-
-#[tokio::test]
-async fn too_many_requests_have_a_status_of_their_own() {
-    let limit = RateLimit::new(1, Duration::from_mins(1));
-    let tool = Tool::new("limited", "", async || Ok::<_, mrtr::Error>("done")).layer(limit);
-    let server = builder(&Runs::default()).tool(tool);
-    let server = server.allow_anonymous().ephemeral_key().build().unwrap();
-    let client = LegacyClient::open(&replica(server, LegacyOptions::default()), "2025-11-25").await;
-    assert_eq!(client.call(1, "limited").await.status, StatusCode::OK);
-    let refused = client.call(2, "limited").await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.headers["retry-after"], "60");
 }
 
 /// The call that waits for an answer takes all the room there is.

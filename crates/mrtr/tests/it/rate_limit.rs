@@ -28,3 +28,20 @@ async fn request_beyond_the_limit_gets_429_with_the_time_to_wait() {
     let seconds = ms.div_ceil(1_000);
     assert!(head.contains(&format!("\r\nretry-after: {seconds}\r\n")), "{head}");
 }
+
+#[cfg(feature = "legacy")]
+#[tokio::test]
+async fn legacy_clients_get_the_same_status() {
+    use mrtr::legacy::{LegacyOptions, LegacyServer};
+
+    let tool = Tool::new("limited", "", async || "x").layer(RateLimit::per_minute(1));
+    let server = Server::builder("test", "1").tool(tool).allow_anonymous().ephemeral_key();
+    let server = server.build().unwrap();
+    let legacy = LegacyServer::new(server.clone(), server.sealer(), LegacyOptions::default());
+    let endpoint = mrtr::http::Endpoint::new(server).legacy(legacy.unwrap());
+    let client = crate::legacy_client::LegacyClient::open(&endpoint, "2025-11-25").await;
+    assert_eq!(client.call(1, "limited").await.status, 200);
+    let refused = client.call(2, "limited").await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.headers["retry-after"], "60");
+}

@@ -36,9 +36,9 @@ impl InputRequest {
         }
     }
 
-    /// Returns the capability that the request needs and that is not declared, such as
-    /// `elicitation.url`. `None`: a client with these capabilities may be sent the request
-    /// (specification: basic, "Multi Round-Trip Requests").
+    /// Returns the first capability that the request requires and `declared` lacks, such as
+    /// `elicitation.url`. `None` means that the server may send the request (specification: basic,
+    /// "Multi Round-Trip Requests").
     pub fn undeclared_capability(&self, declared: &ClientCapabilities) -> Option<&'static str> {
         let needed = match self {
             Self::Elicit(ElicitParams::Form(_)) => vec![("elicitation.form", declared.has_form())],

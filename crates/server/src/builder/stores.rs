@@ -74,7 +74,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Returns the tasks of the server, if it has a store, and what it does for them.
+    /// Returns the task service and its functions, or `None` without a task store.
     pub(super) fn task_service(
         &mut self,
     ) -> Result<Option<(Box<TaskService>, &'static TaskFunctions)>, BuildError> {

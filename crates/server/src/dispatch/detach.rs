@@ -8,7 +8,7 @@ use mrtr_codec::Digest;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tasks::CreateTaskResult;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
 use super::execute::{CloseOnDrop, RoundExecution, with_timeout};
@@ -20,7 +20,8 @@ use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
     Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskRecord,
-    TaskService, TaskStart, TaskWrite, ToolFuture, View, is_full, task_handler, within_request,
+    TaskService, TaskStart, TaskWrite, ToolFuture, View, either, is_full, task_handler,
+    within_request,
 };
 use crate::tool::Tool;
 
@@ -123,7 +124,7 @@ impl RoundExecution<'_> {
             let created = self.create(registry, task, permit).await.inspect_err(|error| {
                 // Nothing was created.
                 if is_full(error) {
-                    self.refuse();
+                    self.allow_release();
                 }
             })?;
             close.0 = None;
@@ -190,10 +191,11 @@ impl RoundExecution<'_> {
                 .collect::<Result<_, _>>()?,
         };
         let holding = Holding::new(Instant::now(), service.usable_lease());
+        let asked_at = Instant::now();
         let created = within_request(service.store.create(new, lease)).await;
         let created = created.inspect_err(|error| {
             if !is_full(error) && self.round.rounds() == 0 {
-                cancel_unseen(Arc::clone(registry), key);
+                cancel_unconfirmed(Arc::clone(registry), key, asked_at);
             }
         });
         let (record, is_new) = match created? {
@@ -261,16 +263,17 @@ impl RoundExecution<'_> {
 /// Cancels a task that the store may have created although its reply was lost. The client gets an
 /// error and tries again. Without a request state, its next request creates another task.
 ///
-/// For as long as the lease lasts, no replica runs the task: the claim that follows ends it.
-fn cancel_unseen(registry: Arc<Registry>, key: TaskKey) {
+/// No replica can run the task before its lease expires. If it is marked as cancelled by then, the
+/// next claim ends it.
+fn cancel_unconfirmed(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
     let tracked = registry.runtime.tasks.track();
     tokio::spawn(async move {
         if let Some(service) = registry.tasks.as_deref() {
-            let began = Instant::now();
-            // Twice, as the creation may still be on its way, and the store may be unavailable. More
-            // often would burden a store that is slow.
-            for part in [0.3, 0.8] {
-                tokio::time::sleep_until(began + service.lease.mul_f64(part)).await;
+            // Several times, as the creation may still be on its way, and the store may be
+            // unavailable; but not often, since that would burden a store that is slow.
+            for part in [0.0, 0.4, 0.8] {
+                let time = asked_at + service.lease.mul_f64(part);
+                either(registry.runtime.hand_over.closing(), sleep_until(time)).await;
                 drop(within_request(service.store.cancel(key)).await);
             }
         }

@@ -57,9 +57,9 @@ pub(super) struct RoundExecution<'a> {
     pub(super) version: Version,
     /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
-    /// True if the round has ended before it had any effect, and the client may correct its answers
-    /// or try again.
-    is_refused: AtomicBool,
+    /// True if a single-use state may be used again, unless the round has recorded a step: the client
+    /// may correct its answers, or retry.
+    may_release: AtomicBool,
     pub(super) round: Arc<Round>,
     /// The input of a handler in the manual form; `None` for inline handlers.
     manual: Option<Arc<ManualInput>>,
@@ -135,7 +135,7 @@ impl<'a> RoundExecution<'a> {
             digest: Some(digest),
             version,
             claim,
-            is_refused: AtomicBool::new(false),
+            may_release: AtomicBool::new(false),
             round,
             manual,
         })
@@ -162,7 +162,7 @@ impl<'a> RoundExecution<'a> {
             digest: None,
             version,
             claim: None,
-            is_refused: AtomicBool::new(false),
+            may_release: AtomicBool::new(false),
             round,
             manual,
         }
@@ -218,7 +218,7 @@ impl<'a> RoundExecution<'a> {
         let Some(claim) = &self.claim else { return };
         // A state whose round has run a step must not run it again.
         let has_effect = self.round.has_recorded();
-        if self.is_refused.load(Ordering::Relaxed) && response.is_err() && !has_effect {
+        if self.may_release.load(Ordering::Relaxed) && response.is_err() && !has_effect {
             claim.release().await;
         } else if response.as_ref().is_err_and(is_unavailable) && !has_effect {
             claim.allow_again().await;
@@ -255,7 +255,14 @@ impl<'a> RoundExecution<'a> {
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
         match ending {
-            Ending::Failed(fault) => Err(self.fault_response(&fault)),
+            Ending::Failed(fault) => {
+                // Before a step. At the end of the round, the handler has read the answer: the
+                // response must not be another guess for free.
+                if matches!(fault, Fault::AnswerTooLong(..)) {
+                    self.allow_release();
+                }
+                Err(self.fault_response(&fault))
+            }
             Ending::Detached => {
                 let why = "a call became a task that cannot be one".to_owned();
                 Err(self.fault_response(&Fault::Handler(why)))
@@ -372,15 +379,12 @@ impl<'a> RoundExecution<'a> {
         Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
-    /// Lets a single-use state be used again, because this round ends without an effect.
-    pub(super) fn refuse(&self) {
-        self.is_refused.store(true, Ordering::Relaxed);
+    /// Requests that a single-use state be released. Has no effect if the round has recorded a step.
+    pub(super) fn allow_release(&self) {
+        self.may_release.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn fault_response(&self, fault: &Fault) -> ErrorObject {
-        if matches!(fault, Fault::AnswerTooLong(..)) {
-            self.refuse();
-        }
         fault_response(fault, self.target.method, self.target.name)
     }
 }

@@ -110,9 +110,9 @@ impl<'a> SingleUseClaim<'a> {
     /// An error response, if the state was used and there is no response to repeat, or if the store
     /// fails.
     pub(super) async fn claim(&self, client: &NotificationSender) -> Result<Claim, ErrorObject> {
-        let mut attempt = [0; 16];
-        getrandom::fill(&mut attempt).map_err(|_| ErrorObject::internal("no random numbers"))?;
-        let own = self.entry(CLAIMED, &attempt);
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(|_| ErrorObject::internal("no random numbers"))?;
+        let own = self.entry(CLAIMED, &nonce);
         let claim_at =
             async |key: &str| with_timeout(self.store.claim(key, &own, self.retention())).await;
         let claim = || claim_at(&self.key);
@@ -145,9 +145,12 @@ impl<'a> SingleUseClaim<'a> {
                     _ => return Err(refuse_used("used_and_not_kept")),
                 }
                 pause = MAX_POLL_PAUSE.min(pause * 2);
-                // An entry that has disappeared was a claim, so its outcome is unknown.
-                let again = claim().await.map_err(|error| store_error(&error))?;
-                found = again.ok_or_else(|| refuse_used("outcome_unknown"))?;
+                let Some(again) = claim().await.map_err(|error| store_error(&error))? else {
+                    // The first request has released the state, and this one has claimed it.
+                    self.release().await;
+                    return Err(refuse_used("outcome_unknown"));
+                };
+                found = again;
             }
         };
         // The replica of the first request may have died.
@@ -164,29 +167,31 @@ impl<'a> SingleUseClaim<'a> {
         claim_at: impl AsyncFnOnce(&str) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, ErrorObject> {
         let attempt = attempt.first().copied().unwrap_or_default();
-        let found = claim_at(&format!("{}-{attempt}", self.key)).await;
+        let parts = [b"mrtr single use attempt".as_slice(), self.key.as_bytes(), &[attempt]];
+        let found = claim_at(&hex(Digest::from_parts(&parts).as_bytes())).await;
         let found = found.map_err(|error| store_error(&error))?;
         self.attempt.store(attempt, Ordering::Relaxed);
         Ok(found.is_none_or(|found| found == own))
     }
 
-    /// Lets the same answers try the round again, because its outcome is unknown.
+    /// Allows a request with the same answers to retry the round, because the outcome is unknown.
     pub(super) async fn allow_again(&self) {
         let attempt = self.attempt.load(Ordering::Relaxed).saturating_add(1);
-        self.write(&self.entry(AGAIN, &[attempt]), self.retention()).await;
+        self.write("retry", &self.entry(AGAIN, &[attempt]), self.retention()).await;
     }
 
     /// Gives the state back, because the round had no effect.
     pub(super) async fn release(&self) {
-        self.write(&self.entry(CLAIMED, &[]), Duration::from_millis(1)).await;
+        self.write("release", &self.entry(CLAIMED, &[]), Duration::from_millis(1)).await;
     }
 
-    async fn write(&self, entry: &[u8], retention: Duration) {
+    async fn write(&self, operation: &str, entry: &[u8], retention: Duration) {
         if let Err(error) = with_timeout(self.store.settle(&self.key, entry, retention)).await {
             tracing::error!(
                 target: "mrtr::state",
                 %error,
-                "the single-use store did not release a request state"
+                operation,
+                "the single-use store did not record that a request state can be used again"
             );
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::tasks::check_extension;
 use crate::registry::{Registry, TaskSubscription};
 use crate::request_parts::RequestParts;
-use crate::tasks::{NextTask, NextTaskFuture, TaskKey, TaskUpdates, is_unavailable};
+use crate::tasks::{NextTaskFuture, TaskKey, TaskSource, TaskUpdates, is_unavailable};
 
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 100;
@@ -36,7 +36,7 @@ struct Watched {
 }
 
 impl Registry {
-    /// Subscribes the caller to those of the tasks that are its own.
+    /// Subscribes the caller to the given tasks, except those of other callers.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Registry {
     }
 }
 
-/// Subscribes the caller to those of the tasks in the store that are its own.
+/// Subscribes the caller to the given tasks in the store, except those of other callers.
 pub(crate) fn subscribe(
     server: Arc<Registry>,
     task_ids: Vec<String>,
@@ -86,7 +86,8 @@ pub(crate) fn subscribe(
 ///
 /// # Errors
 ///
-/// An error response, if the store is unavailable: then it is not known which ones belong to it.
+/// An error response, if the store is unavailable, because the owner of the tasks cannot be
+/// determined.
 async fn read_all(
     server: &Registry,
     task_ids: Vec<String>,
@@ -107,7 +108,7 @@ async fn read_all(
     Ok(tasks)
 }
 
-impl NextTask for OwnTasks {
+impl TaskSource for OwnTasks {
     fn next(&mut self) -> NextTaskFuture<'_> {
         Box::pin(async {
             loop {
@@ -124,8 +125,8 @@ impl NextTask for OwnTasks {
 }
 
 impl OwnTasks {
-    /// Returns a task that the client does not know as it is. A task that has ended is not watched
-    /// further.
+    /// Returns a task whose current state has not been sent to the client. A task that has ended is
+    /// not watched further.
     fn take_unsent(&mut self) -> Option<DetailedTask> {
         let position = self.tasks.iter().position(|watched| watched.is_unsent)?;
         let watched = self.tasks.get_mut(position)?;
@@ -159,8 +160,8 @@ impl OwnTasks {
         Some(())
     }
 
-    /// Waits until a watched task may have changed: all of them, if it is not known which one.
-    /// Returns `None` if the server shuts down.
+    /// Waits for a change, and returns the key of the task. `Some(None)` means that any watched task
+    /// may have changed; `None`, that the server shuts down.
     async fn next_change(&mut self) -> Option<Option<TaskKey>> {
         let changes = self.changes.as_mut()?;
         loop {

@@ -13,10 +13,10 @@ use super::service::TaskService;
 use crate::handler::BoxFuture;
 use crate::registry::Registry;
 
-/// The pause between two looks for due tasks, unless the store announces a change.
+/// The pause between two claims, unless the store announces a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks, unless there may be more due tasks.
+/// The shortest time between two claims, unless there may be more due tasks.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Maximum number of tasks that are claimed at once.
@@ -51,8 +51,8 @@ async fn announce_changes(service: &TaskService) {
 
 /// Claims due tasks and runs them, until the server shuts down.
 ///
-/// A claim in progress is awaited: the store may have made it, and its tasks would wait for the end
-/// of their leases. Their runs release them at once.
+/// On shutdown, a claim in progress is awaited. Otherwise tasks that the store has already assigned
+/// would stay idle until their leases expire. Their runs release them at once.
 async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
     let mut changes = service.changes.subscribe();
     let hand_over = &registry.runtime.hand_over;
@@ -99,7 +99,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             tokio::spawn(run.instrument(span));
         }
         if claimed < limit {
-            // A lagged receiver has missed a change, and looks at once.
+            // A lagged receiver has missed a change, and claims again without waiting for another.
             let change = async {
                 drop(changes.recv().await);
                 // Most changes make no task due, and all replicas learn of them.

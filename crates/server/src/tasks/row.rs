@@ -121,7 +121,7 @@ impl TaskRow {
         }
     }
 
-    /// Cancels the task: at once if it is not held, or if the time of its lease is over.
+    /// Cancels the task: at once if it is not held, or if its lease has expired.
     pub fn cancel(&mut self, now: UnixMillis) {
         if self.status != StoredStatus::Open {
             return;

@@ -28,8 +28,8 @@ use crate::rounds::{
 };
 use crate::tool::Tool;
 
-/// The number of runs of a task in a row that may end without any progress, each by the death of
-/// its replica.
+/// Maximum number of consecutive runs that end without progress because the replica died or lost
+/// its lease.
 const MAX_FAILED_RUNS: u64 = 5;
 
 /// The pause before a task is tried again whose journal the handler does not fit.
@@ -92,7 +92,7 @@ impl Run {
             tracing::error!(
                 target: "mrtr::tasks",
                 runs = MAX_FAILED_RUNS,
-                "the task has failed: its runs have ended with their replicas"
+                "the task fails: its last runs lost their replica or lease without progress"
             );
             return run.fail(ErrorObject::internal("Internal error")).await;
         }
@@ -136,6 +136,7 @@ impl Run {
             let entry = seal.open(Part::Entry(position), entry).map_err(failed)?;
             journal.entries.push(Entry::unpack(&entry).map_err(malformed)?);
         }
+        let length = journal.entries.len() as u64;
         let mut known = call.known.clone();
         let mut responses = InputResponses::default();
         let mut answered = Vec::new();
@@ -174,11 +175,15 @@ impl Run {
             }
             Compatibility::Refuse => return Err("the handler is too old".to_owned()),
         }
-        // The store counts claims. One whose reply was lost has failed no run, so a run tells that
-        // it has begun, unless it is the first one.
-        let failed_runs = if attempts <= 1 { 0 } else { view.failed_runs + 1 };
+        // `attempts` also counts claims whose reply was lost, which started no run. So each run after
+        // the first records in the view that it has begun.
+        let failed_runs = match attempts {
+            0 | 1 => 0,
+            _ if view.failed_at == length => view.failed_runs + 1,
+            _ => 1,
+        };
         if write.position.is_some() || failed_runs != view.failed_runs {
-            view.failed_runs = failed_runs;
+            (view.failed_runs, view.failed_at) = (failed_runs, length);
             let sealed = seal.seal(Part::View(call.principal.as_ref()), &view.pack());
             write.view = Some(sealed.map_err(|error| error.to_string())?);
         }

@@ -15,20 +15,21 @@ use crate::request_parts::RequestParts;
 /// [`ServerBuilder::task_subscriptions`](crate::ServerBuilder::task_subscriptions).
 pub struct TaskUpdates {
     task_ids: Vec<String>,
-    tasks: Box<dyn NextTask>,
+    tasks: Box<dyn TaskSource>,
 }
 
-/// The future of a task that has changed. `None`: no task will change any more.
+/// The future of a task that has changed. Resolves to `None` if no watched task can change any
+/// more, or if the server shuts down.
 pub(crate) type NextTaskFuture<'a> =
     Pin<Box<dyn Future<Output = Option<DetailedTask>> + Send + 'a>>;
 
-/// Watched tasks.
-pub(crate) trait NextTask: Send {
+/// A source of updates about watched tasks.
+pub(crate) trait TaskSource: Send {
     /// Waits for the next task that has changed.
     fn next(&mut self) -> NextTaskFuture<'_>;
 }
 
-impl<S: Stream<Item = DetailedTask> + Send> NextTask for Pin<Box<S>> {
+impl<S: Stream<Item = DetailedTask> + Send> TaskSource for Pin<Box<S>> {
     fn next(&mut self) -> NextTaskFuture<'_> {
         Box::pin(poll_fn(|cx| self.as_mut().poll_next(cx)))
     }
@@ -47,7 +48,7 @@ impl TaskUpdates {
     }
 
     /// Creates updates about watched tasks.
-    pub(crate) fn watched(task_ids: Vec<String>, tasks: impl NextTask + 'static) -> Self {
+    pub(crate) fn watched(task_ids: Vec<String>, tasks: impl TaskSource + 'static) -> Self {
         Self { task_ids, tasks: Box::new(tasks) }
     }
 

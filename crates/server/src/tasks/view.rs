@@ -24,6 +24,8 @@ pub(crate) struct View {
     /// The number of earlier runs that have ended without any progress, by the death of their
     /// replica or by the loss of their lease.
     pub(crate) failed_runs: u64,
+    /// The number of entries that the journal had at the start of the last of them.
+    pub(crate) failed_at: u64,
     /// The length of all answers that were taken in, also of those that were refused.
     pub(crate) answer_bytes: u64,
     /// The progress that the handler has reported.
@@ -133,7 +135,8 @@ impl View {
         for key in &self.used_keys {
             out.bytes(key.as_bytes());
         }
-        out.number(self.entries).number(self.failed_runs).number(self.answer_bytes);
+        out.number(self.entries).number(self.failed_runs);
+        out.number(self.failed_at).number(self.answer_bytes);
         out.option(self.message.as_deref().map(str::as_bytes));
         match &self.outcome {
             None => out.byte(0),
@@ -162,6 +165,7 @@ impl View {
         }
         view.entries = input.number()?;
         view.failed_runs = input.number()?;
+        view.failed_at = input.number()?;
         view.answer_bytes = input.number()?;
         view.message = input.optional_text()?.map(str::to_owned);
         view.outcome = match input.byte()? {
@@ -229,6 +233,7 @@ mod tests {
         let mut view = View {
             entries: 3,
             failed_runs: 1,
+            failed_at: 2,
             answer_bytes: 300,
             message: Some("1 of 2".into()),
             ..View::default()

@@ -124,3 +124,29 @@ async fn long_answers_are_refused_before_steps() {
         assert_eq!(runs.get(), 1);
     }
 }
+
+/// With `single_use`, an answer that is too long is no guess for free: if the handler has read it,
+/// the state is used up.
+#[tokio::test(start_paused = true)]
+async fn long_answers_do_not_release_a_state_that_the_handler_has_acted_on() {
+    let tool = Tool::new("t", "", async |cx: Context| {
+        let mut round = 0;
+        loop {
+            let key = if round == 0 { "guess".to_owned() } else { format!("guess {round}") };
+            if cx.elicit::<Text>(key, "Which?").await?.text.trim() == "right" {
+                return Ok::<_, mrtr_server::Error>("yes");
+            }
+            round += 1;
+        }
+    });
+    let server = replica(&TestClock::default()).tool(tool.single_use());
+    let server = server.single_use_store(MemoryStore::new(1_000_000)).build().unwrap();
+    let fleet = Replicas::new([server]).as_principal(alice());
+    let state = first_state(&fleet).await;
+    let padded = format!("wrong{}", " ".repeat(9_000));
+    let refused = call_tool(&fleet, "t", json!({}), answered(&state, &padded)).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let next = call_tool(&fleet, "t", json!({}), answered(&state, "right")).await;
+    assert_eq!(next["error"]["data"]["reason"], "request_state_used", "{next}");
+}

@@ -330,7 +330,7 @@ async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
     assert_eq!(held.get(), 0);
 }
 
-/// Claims whose replies were lost are no runs that have failed.
+/// A claim whose reply was lost does not count as a failed run.
 #[tokio::test(start_paused = true)]
 async fn lost_claims_do_not_fail_a_task() {
     let fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()));

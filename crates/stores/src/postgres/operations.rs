@@ -67,7 +67,8 @@ const ANSWER: &str = concat!(
     SELECT key FROM task"
 );
 
-/// Ends a task that is not held, or whose lease is over.
+/// Cancels a task: ends it at once if no replica holds it or its lease has expired, and otherwise
+/// sets the flag for its holder.
 const CANCEL: &str = concat!(
     "UPDATE mrtr_task t SET cancel = true,
         status = CASE WHEN free.is_free THEN 3 ELSE t.status END,

@@ -5,7 +5,7 @@ if status ~= '0' then
     return 0
 end
 redis.call('HSET', task_of(id), 'cancel', '1')
--- The lease may be over.
+-- The lease may have expired.
 if not lease or tonumber(at) <= now then
     finish(id, service, '3')
 end

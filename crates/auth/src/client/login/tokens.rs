@@ -42,6 +42,7 @@ impl Login {
         purpose: Purpose,
         moment: &Moment,
     ) -> Next {
+        self.bound_issuer.note_sent();
         let key = self.key.as_ref().filter(|_| self.uses_dpop);
         let action = Action::Fetch(request.write(key, &moment.seed, moment.now)?);
         Ok((State::Requesting(target, request, purpose), action))

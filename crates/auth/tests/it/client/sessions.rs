@@ -285,9 +285,9 @@ async fn explicit_login_is_not_replaced_by_a_token_of_another_process() {
     assert_eq!(world.pages().len(), 2);
 }
 
-/// GitHub answers so.
+/// GitHub responds like this.
 #[tokio::test]
-async fn refusal_with_a_status_of_success_is_a_refusal() {
+async fn error_with_status_200_is_an_error() {
     let world = World::start().await;
     let client = world.client();
     let http = world.http(client.clone());

@@ -120,6 +120,10 @@ impl Transport for AnyRevisionClient {
         }
     }
 
+    fn authorization_epoch(&self) -> u64 {
+        self.http.authorization_epoch()
+    }
+
     fn protocol_version(&self) -> Option<&'static str> {
         let era = match self.mode {
             RevisionMode::Auto => self.era.get().copied()?,

@@ -124,8 +124,11 @@ async fn handle_messages<H: RequestHandler>(
     if calls.is_empty() {
         return Ok(empty(StatusCode::ACCEPTED));
     }
-    if permit.is_reserve() || !permit.try_add_requests(calls.len() - 1) {
+    if permit.is_reserve() {
         return Err(Rejected::overloaded(calls.swap_remove(0).id));
+    }
+    if !permit.try_add_requests(calls.len() - 1) {
+        return Err(Rejected::batch_too_large(calls.len()));
     }
     let stream = gateway.new_stream(session, calls.len(), Arc::new(permit));
     let reader = AttachedReader::new(gateway, session, stream.read_after(0));
@@ -162,8 +165,8 @@ async fn respond<H: RequestHandler>(
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events(), None))
 }
 
-/// Returns the status and a header of a response whose error HTTP has a status for: the access
-/// token lacks scopes, or the caller has sent too many requests.
+/// Returns the HTTP status and a header for an error response, if one is defined: 403 if the access
+/// token lacks scopes, and 429 if the caller has sent too many requests.
 fn refusal(message: &str) -> Option<(StatusCode, HeaderName, HeaderValue)> {
     // Most responses need not be parsed.
     if !["insufficient_scope", "retryAfterMs"].iter().any(|name| message.contains(name)) {

@@ -23,6 +23,15 @@ impl Rejected {
         Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: id.into(), error })
     }
 
+    /// Rejects a batch because too many requests would be in flight with its calls.
+    pub(super) fn batch_too_large(calls: usize) -> Box<Self> {
+        let error = ErrorObject::internal(format!(
+            "Too many requests would be in flight with the {calls} calls of this batch: send them \
+             in smaller batches, or try again later"
+        ));
+        Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: None, error })
+    }
+
     /// Rejects a message that the other replicas did not get.
     pub(super) fn unreached(error: ErrorObject) -> Box<Self> {
         let is_too_long = error.code == code::INVALID_REQUEST;

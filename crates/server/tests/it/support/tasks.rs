@@ -23,7 +23,7 @@ use super::requests::request;
 pub(crate) struct Connection {
     store: Arc<MemoryTaskStore>,
     is_cut: Arc<AtomicBool>,
-    /// Loses the replies to creations and claims, which the store makes.
+    /// Drops the replies to creations and claims after the store has carried them out.
     pub(crate) loses_replies: Arc<AtomicBool>,
     /// Never replies to claims.
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
@@ -64,7 +64,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Fails an operation that the store has made.
+    /// Fails an operation that the store has carried out.
     fn check_reply(&self) -> Result<(), TaskStoreError> {
         if self.loses_replies.load(Ordering::SeqCst) {
             return Err(TaskStoreError::Unavailable("the reply was lost".into()));

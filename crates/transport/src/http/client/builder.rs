@@ -170,6 +170,7 @@ impl HttpClientBuilder {
             url,
             headers: self.headers,
             credentials: self.credentials,
+            authorization: Arc::default(),
             max_response: self.max_response,
             timeout: self.timeout,
         })

@@ -1,7 +1,9 @@
 //! The client of an MCP endpoint.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, Method, header};
@@ -51,8 +53,23 @@ pub struct HttpClient {
     pub(super) url: reqwest::Url,
     pub(super) headers: HeaderMap,
     pub(super) credentials: Option<Arc<dyn Credentials>>,
+    pub(super) authorization: Arc<Authorization>,
     pub(super) max_response: usize,
     pub(super) timeout: Duration,
+}
+
+/// A keyed digest of the `Authorization` that was sent last; 0 before the first.
+#[derive(Default)]
+pub(super) struct Authorization {
+    digest: AtomicU64,
+    key: RandomState,
+}
+
+impl Authorization {
+    fn note(&self, sent: Option<&HeaderValue>) {
+        let digest = sent.map_or(0, |value| self.key.hash_one(value.as_bytes()));
+        self.digest.store(digest, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for HttpClient {
@@ -65,6 +82,10 @@ impl Transport for HttpClient {
     /// Each request has a response of its own.
     fn correlates_logs(&self) -> bool {
         true
+    }
+
+    fn authorization_epoch(&self) -> u64 {
+        self.authorization.digest.load(Ordering::Relaxed)
     }
 
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
@@ -177,6 +198,7 @@ impl HttpClient {
             for (name, value) in &added {
                 sent.insert(name, value.clone());
             }
+            self.authorization.note(sent.get(header::AUTHORIZATION));
             let (response, info) =
                 self.request_once(method, sent.clone(), body.clone(), long_lived).await?;
             if number == MAX_ATTEMPTS {

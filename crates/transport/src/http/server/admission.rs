@@ -44,7 +44,8 @@ impl BoundedCounter {
     }
 }
 
-/// One request's share of an endpoint's limits. It is returned on drop.
+/// The share of one HTTP request in an endpoint's limits. It is returned on drop. A batch of a
+/// legacy client counts as several requests.
 #[derive(Debug)]
 pub struct Permit {
     counters: Arc<Counters>,
@@ -87,8 +88,8 @@ impl Permit {
         self.counters.is_reserve
     }
 
-    /// Admits more requests with this one, for a batch. Returns false if too many are in flight:
-    /// then none is admitted.
+    /// Counts `more` further requests under this permit. Returns false, and counts none of them, if
+    /// the limit would be exceeded.
     pub fn try_add_requests(&mut self, more: usize) -> bool {
         let added = self.counters.requests.try_add(more);
         if added {

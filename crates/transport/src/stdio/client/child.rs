@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -168,12 +169,7 @@ impl ChildServer {
         }
         let (child, client) = self.spawn(&mut running)?;
         if request.method != method::DISCOVER {
-            check_version(&client, request).await.map_err(|reason| {
-                let program = self.spec.program.to_string_lossy();
-                TransportError::invalid_request(format!(
-                    "{program} does not speak MCP {PROTOCOL_VERSION}: {reason}"
-                ))
-            })?;
+            check_version(&self.spec.program.to_string_lossy(), &client, request).await?;
         }
         *running = Some((child, client.clone()));
         Ok(client)
@@ -189,7 +185,13 @@ impl ChildServer {
             tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
-            TransportError::invalid_request(format!("{program} cannot be started: {error}"))
+            let why = format!("{program} cannot be started: {error}");
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    TransportError::invalid_request(why)
+                }
+                _ => TransportError::not_sent(why),
+            }
         })?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(TransportError::not_sent(format!("{program} has no standard streams")));
@@ -224,23 +226,38 @@ impl Transport for ChildServer {
 
 /// Checks that a server that was just started speaks our version (specification: stdio, "Backward
 /// Compatibility"). Fails with the reason.
-async fn check_version(client: &StreamClient, request: &Request) -> Result<(), String> {
-    let RequestHead { meta, .. } = RequestHead::from_request(request).map_err(|e| e.to_string())?;
-    let params = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| e.to_string())?;
+async fn check_version(
+    program: &str,
+    client: &StreamClient,
+    request: &Request,
+) -> Result<(), TransportError> {
+    let invalid = |error: &dyn fmt::Display| {
+        TransportError::invalid_request(format!("invalid request: {error}"))
+    };
+    let RequestHead { meta, .. } = RequestHead::from_request(request).map_err(|e| invalid(&e))?;
+    let params = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| invalid(&e))?;
     // Ids of calls are numbers or chosen by the caller; this one is answered before they are sent.
     let id = RequestId::String("probe".to_owned());
     let discover = Request::new(id, method::DISCOVER, Some(params));
-    let response = client.send(OutgoingRequest::new(discover)).await.map_err(|e| e.to_string())?;
-    let result = response
-        .outcome
-        .map_err(|error| format!("it answered `server/discover` with an error: {error}"))?;
-    let discovered: DiscoverResult = serde_json::from_str(result.get())
-        .map_err(|error| format!("its `server/discover` result is malformed: {error}"))?;
+    // It may be slow to start, or may have crashed.
+    let response = client.send(OutgoingRequest::new(discover)).await.map_err(|error| {
+        TransportError::not_sent(format!("{program} did not answer `server/discover`: {error}"))
+    })?;
+    let other = |reason: &dyn fmt::Display| {
+        let why = format!("{program} does not speak MCP {PROTOCOL_VERSION}: {reason}");
+        TransportError::invalid_request(why)
+    };
+    let result = response.outcome.map_err(|error| {
+        other(&format_args!("it answered `server/discover` with an error: {error}"))
+    })?;
+    let discovered: DiscoverResult = serde_json::from_str(result.get()).map_err(|error| {
+        other(&format_args!("its `server/discover` result is malformed: {error}"))
+    })?;
     let versions = discovered.supported_versions;
     if versions.iter().any(|version| version == PROTOCOL_VERSION) {
         return Ok(());
     }
-    Err(format!("it speaks {}", versions.join(", ")))
+    Err(other(&format_args!("it speaks {}", versions.join(", "))))
 }
 
 /// Waits for a process to exit, and kills it if it does not.
