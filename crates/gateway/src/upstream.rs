@@ -172,7 +172,8 @@ impl<T: Transport> Upstream<T> {
     }
 
     /// Converts the error of a call. The caller gets an upstream's own error as it is, unless it is
-    /// about the gateway's request, or names a capability that the gateway does not forward. Everything else is only logged, since it may contain addresses.
+    /// about the gateway's request, or names a capability that the gateway does not forward.
+    /// Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
         let response = error.as_server_error();
         if let Some(response) =

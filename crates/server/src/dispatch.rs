@@ -8,6 +8,7 @@ mod extension;
 mod failure;
 mod layers;
 pub(crate) mod listen;
+mod panics;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 mod scopes;

@@ -151,9 +151,9 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Returns a number that changes when requests are sent with another authorization, such as a new
-    /// access token. Clients use no cached result of another authorization (specification: server
-    /// utilities, "Caching"). Default: 0, for transports whose authorization never changes.
+    /// Returns a number that changes when requests are sent with another authorization, such as a
+    /// new access token. Clients use no cached result of another authorization (specification:
+    /// server utilities, "Caching"). Default: 0, for transports whose authorization never changes.
     fn authorization_epoch(&self) -> u64 {
         0
     }

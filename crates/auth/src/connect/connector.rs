@@ -217,7 +217,8 @@ impl Inner {
     }
 }
 
-/// Returns true if a refusal is about the client or its request, and says nothing about the account.
+/// Returns true if a refusal is about the client or its request, and says nothing about the
+/// account.
 fn is_about_client(code: &str) -> bool {
     let codes = [
         "invalid_client",

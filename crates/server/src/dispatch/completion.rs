@@ -9,7 +9,7 @@ use mrtr_schema::completion::{
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
-use super::execute::catch_panics;
+use super::panics::catch_panics;
 use super::scopes::check_scopes;
 use super::{log_handler_error, unknown};
 use crate::call_options::CallOptions;

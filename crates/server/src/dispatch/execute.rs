@@ -18,6 +18,7 @@ use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 use super::failure::{fault_response, log_error};
+use super::panics::catch_panic;
 use super::scopes::{check_scopes, scopes_error};
 use super::single_use::{Claim, SingleUseClaim};
 use super::tasks::declares_tasks;
@@ -57,8 +58,8 @@ pub(super) struct RoundExecution<'a> {
     pub(super) version: Version,
     /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
-    /// True if a single-use state may be used again, unless the round has recorded a step: the client
-    /// may correct its answers, or retry.
+    /// True if a single-use state may be used again, unless the round has recorded a step: the
+    /// client may correct its answers, or retry.
     may_release: AtomicBool,
     pub(super) round: Arc<Round>,
     /// The input of a handler in the manual form; `None` for inline handlers.
@@ -379,7 +380,8 @@ impl<'a> RoundExecution<'a> {
         Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
-    /// Requests that a single-use state be released. Has no effect if the round has recorded a step.
+    /// Requests that a single-use state be released. Has no effect if the round has recorded a
+    /// step.
     pub(super) fn allow_release(&self) {
         self.may_release.store(true, Ordering::Relaxed);
     }
@@ -452,30 +454,6 @@ impl Drop for CloseOnDrop<'_> {
             round.close();
         }
     }
-}
-
-/// Calls a function of the application. A panic becomes an internal error.
-fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        let fault = Fault::panicked(&*panic);
-        tracing::error!(target: "mrtr::rounds", %fault, "the call failed");
-        internal("Internal error")
-    })
-}
-
-/// Awaits a future of the application. A panic, in `call` or in the future, becomes an internal
-/// error.
-pub(super) async fn catch_panics<T>(call: impl FnOnce() -> BoxFuture<T>) -> Result<T, ErrorObject> {
-    let mut future = catch_panic(call)?;
-    poll_fn(|cx| match catch_panic(|| future.as_mut().poll(cx)) {
-        Ok(polled) => polled.map(Ok),
-        Err(error) => Poll::Ready(Err(error)),
-    })
-    .await
-}
-
-fn internal(message: &str) -> ErrorObject {
-    ErrorObject::internal(message)
 }
 
 fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {

@@ -3,7 +3,7 @@
 use mrtr_schema::jsonrpc::Request;
 use serde_json::{Value, json};
 
-use super::execute::catch_panics;
+use super::panics::catch_panics;
 use super::{complete, log_handler_error};
 use crate::extension::{ExtensionRequest, Method};
 use crate::registry::{Registry, ResponseFuture};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mrtr_schema::jsonrpc;
 use mrtr_schema::method;
 
-use super::execute::catch_panics;
+use super::panics::catch_panics;
 use crate::call_options::CallOptions;
 use crate::middleware::{Dispatch, Next, Request, Response, ResponseFuture};
 use crate::registry::{Outcome, Registry};

@@ -160,8 +160,8 @@ impl OwnTasks {
         Some(())
     }
 
-    /// Waits for a change, and returns the key of the task. `Some(None)` means that any watched task
-    /// may have changed; `None`, that the server shuts down.
+    /// Waits for a change, and returns the key of the task. `Some(None)` means that any watched
+    /// task may have changed; `None`, that the server shuts down.
     async fn next_change(&mut self) -> Option<Option<TaskKey>> {
         let changes = self.changes.as_mut()?;
         loop {

@@ -84,8 +84,8 @@ impl TaskService {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Waits until a task may run, and takes up to `limit` permits: at least one, but at most half of
-    /// the free ones. The others are for calls that become tasks meanwhile.
+    /// Waits until a task may run, and takes up to `limit` permits: at least one, but at most half
+    /// of the free ones. The others are for calls that become tasks meanwhile.
     pub(super) async fn permits(&self, limit: usize) -> Vec<OwnedSemaphorePermit> {
         let mut permits = Vec::new();
         permits.extend(Arc::clone(&self.permits).acquire_owned().await.ok());

@@ -52,7 +52,8 @@ pub trait TaskStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), TaskStoreError>> + Send;
 
     /// Cancels an open task: at once if it is not held, or if its lease has expired. Otherwise its
-    /// holder learns of it with its next [`write`](Self::write). Does nothing if the task has ended or does not exist.
+    /// holder learns of it with its next [`write`](Self::write). Does nothing if the task has ended
+    /// or does not exist.
     fn cancel(&self, key: TaskKey) -> impl Future<Output = Result<(), TaskStoreError>> + Send;
 
     /// Takes up to `claim.limit` due tasks, those that have waited longest first. A task is due if
