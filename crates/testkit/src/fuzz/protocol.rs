@@ -16,6 +16,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use mrtr_client::{Action, Event, Machine, RequestIds, RoundLimits};
 use mrtr_codec::{Binding, Digest, UnixSeconds, Validity, seal};
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
+};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputResponses;
@@ -274,7 +277,13 @@ pub fn client(data: &[u8]) {
         text.lines().filter_map(|line| serde_json::from_str::<Box<RawValue>>(line).ok());
     let params = vec![("name".to_owned(), to_raw_value(&"book").expect("JSON"))];
     let (ids, limits) = (RequestIds::default(), RoundLimits::default());
-    let meta = RequestMeta::default();
+    let mut sampling = SamplingCapability::default();
+    (sampling.tools, sampling.context) = (Some(Object::new()), Some(Object::new()));
+    let declared = ClientCapabilities::new()
+        .with_elicitation(ElicitationCapability::form_and_url())
+        .with_sampling(sampling)
+        .with_roots(RootsCapability::default());
+    let meta = RequestMeta::new(PROTOCOL_VERSION, declared);
     let started = Machine::start(ids.clone(), "tools/call", params, meta.clone(), limits);
     let (mut machine, mut action) = started.expect("a call");
     for step in 0_u32.. {
