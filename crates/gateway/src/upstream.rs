@@ -11,7 +11,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
-use mrtr_server::{ClientFeature, Error, RequestParts, retry_after};
+use mrtr_server::{Error, RequestParts, retry_after};
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 
@@ -116,12 +116,12 @@ impl<T: Transport> Upstream<T> {
     ) -> Result<(), Error> {
         let declared = self.declared(caller);
         for (key, request) in &requests.0 {
-            if ClientFeature::missing_for(request, &declared).is_some() {
+            if let Some(capability) = request.undeclared_capability(&declared) {
                 tracing::warn!(
                     target: "mrtr::gateway",
                     upstream = self.name,
                     key = quote(key),
-                    method = request.method(),
+                    capability,
                     "the upstream asks for what was not declared"
                 );
                 return Err(Error::response(ErrorObject::internal(

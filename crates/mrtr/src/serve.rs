@@ -166,15 +166,10 @@ fn serve_standard_streams(server: Server) -> Serving {
         let (stdout, written) = standard_output();
         let end = shutdown(server.clone(), Readiness::default());
         let serving = revisions::serve_stream(server.clone(), stdin, stdout, end);
-        let serving = Box::pin(async {
-            let outcome = serving.await;
-            // Also at the end of the input, without a signal.
-            server.begin_shutdown();
-            // A client that does not read must not keep the process from exiting.
-            let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
-            outcome
-        });
-        serve_with_tasks(&server, serving).await
+        let outcome = serve_with_tasks(&server, serving).await;
+        // A client that does not read must not keep the process from exiting.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
+        outcome
     })
 }
 

@@ -59,15 +59,6 @@ impl ClientFeature {
         }
     }
 
-    /// Returns the capabilities that an input request needs and a client lacks, if any. For servers
-    /// that forward input requests of others.
-    pub fn missing_for(
-        request: &InputRequest,
-        capabilities: &ClientCapabilities,
-    ) -> Option<ClientCapabilities> {
-        missing_capabilities(Self::required_by(request).into_iter().flatten(), capabilities)
-    }
-
     /// Returns all features that a question needs.
     pub(crate) fn required_by(request: &InputRequest) -> [Option<Self>; 3] {
         match request {

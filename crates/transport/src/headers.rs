@@ -10,11 +10,14 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::request_head::RequestHead;
+
+use crate::granted_scopes::scope_challenge;
+use crate::too_many_requests::retry_after;
 
 pub use param::{ParamHeader, ParamHeaderError, check_param_headers, param_headers};
 
@@ -238,17 +241,30 @@ fn is_json_type(media_type: &HeaderValue) -> bool {
 ///
 /// Not part of the public API: only the workspace's own crates need it.
 #[doc(hidden)]
-pub fn status_for_error(error: &ErrorObject) -> http::StatusCode {
+pub fn status_for_error(error: &ErrorObject) -> StatusCode {
     match error.code {
         code::PARSE_ERROR
         | code::INVALID_REQUEST
         | code::INVALID_PARAMS
         | code::HEADER_MISMATCH
         | code::MISSING_REQUIRED_CLIENT_CAPABILITY
-        | code::UNSUPPORTED_PROTOCOL_VERSION => http::StatusCode::BAD_REQUEST,
-        code::METHOD_NOT_FOUND => http::StatusCode::NOT_FOUND,
-        _ => http::StatusCode::OK,
+        | code::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
     }
+}
+
+/// Returns the status of an error that tells the client how to continue, and the header with which
+/// it does: 403 if the access token lacks scopes, and 429 if the caller has sent too many requests.
+///
+/// Not part of the public API: only the workspace's own crates need it.
+#[doc(hidden)]
+pub fn status_and_header(error: &ErrorObject) -> Option<(StatusCode, HeaderName, HeaderValue)> {
+    if let Some(time) = retry_after(error) {
+        let seconds = u64::try_from(time.as_millis().div_ceil(1_000).max(1)).unwrap_or(u64::MAX);
+        return Some((StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, seconds.into()));
+    }
+    Some((StatusCode::FORBIDDEN, header::WWW_AUTHENTICATE, scope_challenge(error)?))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
-use mrtr_transport::{RequestHandler, headers, retry_after, scope_challenge};
+use mrtr_transport::{RequestHandler, headers};
 use serde_json::value::RawValue;
 
 use super::body::CallEvents;
@@ -165,20 +165,16 @@ async fn respond<H: RequestHandler>(
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events(), None))
 }
 
-/// Returns the HTTP status and a header for an error response, if one is defined: 403 if the access
-/// token lacks scopes, and 429 if the caller has sent too many requests.
+/// Returns the status and the header of an error response that tells the client how to continue.
 fn refusal(message: &str) -> Option<(StatusCode, HeaderName, HeaderValue)> {
     // Most responses need not be parsed.
     if !["insufficient_scope", "retryAfterMs"].iter().any(|name| message.contains(name)) {
         return None;
     }
-    let Ok(Message::Response(response)) = Message::parse(message.as_bytes()) else { return None };
-    let error = response.outcome.err()?;
-    if let Some(time) = retry_after(&error) {
-        let seconds = u64::try_from(time.as_millis().div_ceil(1_000).max(1)).unwrap_or(u64::MAX);
-        return Some((StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, seconds.into()));
+    match Message::parse(message.as_bytes()) {
+        Ok(Message::Response(response)) => headers::status_and_header(&response.outcome.err()?),
+        _ => None,
     }
-    Some((StatusCode::FORBIDDEN, header::WWW_AUTHENTICATE, scope_challenge(&error)?))
 }
 
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {

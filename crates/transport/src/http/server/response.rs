@@ -13,10 +13,8 @@ use http_body_util::Full;
 use mrtr_schema::jsonrpc::ErrorObject;
 
 use super::event_stream::{EventSource, EventStream, push_event};
-use crate::granted_scopes::scope_challenge;
 use crate::headers;
 use crate::response_parts::{Part, RawResponse, ResponseParts};
-use crate::too_many_requests::retry_after;
 
 /// Maximum number of bytes of events that are collected into one frame: each frame costs a chunk of
 /// its own.
@@ -90,20 +88,13 @@ pub(super) fn json(status: StatusCode, message: &RawResponse) -> Response<Respon
     response
 }
 
-/// Creates a response with an error. If the access token lacks scopes, a challenge names them.
+/// Creates a response with an error.
 fn rejection(error: &ErrorObject, message: &RawResponse) -> Response<ResponseBody> {
-    if let Some(time) = retry_after(error) {
-        let mut response = json(StatusCode::TOO_MANY_REQUESTS, message);
-        let seconds = time.as_millis().div_ceil(1_000).max(1);
-        let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-        return response;
-    }
-    let Some(challenge) = scope_challenge(error) else {
+    let Some((status, name, value)) = headers::status_and_header(error) else {
         return json(headers::status_for_error(error), message);
     };
-    let mut response = json(StatusCode::FORBIDDEN, message);
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    let mut response = json(status, message);
+    response.headers_mut().insert(name, value);
     response
 }
 
