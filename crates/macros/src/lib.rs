@@ -22,7 +22,7 @@ use proc_macro::TokenStream;
 
 use crate::attributes::Kind;
 
-/// Adds a constructor of a `Tool` next to an async function.
+/// Adds a constructor of a `Tool` next to the function.
 ///
 /// The name is the function's name, and the description its doc comment. Attributes:
 ///
@@ -30,29 +30,12 @@ use crate::attributes::Kind;
 /// - annotations: `read_only`, `destructive`, `idempotent`, `open_world`, each alone or with
 ///   `= true` or `= false`
 /// - `manual`: the function is in the manual form, and takes a `ManualContext`
-///
-/// ```
-/// use mrtr::{Context, Result, Server, tool};
-///
-/// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct BookingId {
-///     id: String,
-/// }
-///
-/// /// Cancels a booking.
-/// #[tool(title = "Cancel", destructive, idempotent)]
-/// async fn cancel(cx: Context, booking: BookingId) -> Result<String> {
-///     Ok(format!("{} is cancelled.", booking.id))
-/// }
-///
-/// let server = Server::builder("booking", "1.0.0").tool(cancel_tool());
-/// ```
 #[proc_macro_attribute]
 pub fn tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Tool, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `Prompt` next to an async function.
+/// Adds a constructor of a `Prompt` next to the function.
 ///
 /// The name is the function's name, and the description its doc comment. Attributes:
 /// `name = "…"`, `description = "…"`, `title = "…"`, and `manual`.
@@ -61,7 +44,7 @@ pub fn prompt(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Prompt, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `Resource` next to an async function.
+/// Adds a constructor of a `Resource` next to the function.
 ///
 /// The first attribute is the URI. The name is the function's name, and the description its doc
 /// comment. Further attributes: `name = "…"`, `description = "…"`, `title = "…"`,
@@ -71,7 +54,7 @@ pub fn resource(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Resource, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `ResourceTemplate` next to an async function.
+/// Adds a constructor of a `ResourceTemplate` next to the function.
 ///
 /// The first attribute is the URI template; the other attributes are those of [`macro@resource`].
 #[proc_macro_attribute]

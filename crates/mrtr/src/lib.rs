@@ -32,6 +32,8 @@ mod current_client_revision;
 mod current_revision;
 #[cfg(feature = "client")]
 mod http_connection;
+#[cfg(feature = "macros")]
+mod macros;
 #[cfg(feature = "server")]
 mod serve;
 
@@ -194,10 +196,10 @@ pub mod schema {
 pub use client_set::{ClientSet, ConfigError, Connection, ServerTools};
 #[cfg(feature = "client")]
 pub use connect::connect;
+#[cfg(feature = "macros")]
+pub use macros::{prompt, resource, resource_template, tool};
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
-#[cfg(feature = "macros")]
-pub use mrtr_macros::{prompt, resource, resource_template, tool};
 pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
