@@ -54,6 +54,8 @@ fn script(arms: &str, end: &str, file: &Scratch) -> ChildServer {
 
 const DISCOVERED: &str =
     r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+const INITIALIZED: &str =
+    r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
 const ANSWER: &str =
     r#"*tools/call*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[]}}""#;
 
@@ -221,4 +223,69 @@ fn secrets_are_not_printed() {
         assert!(!printed.contains("secret"), "{printed}");
     }
     assert!(format!("{child:?}").contains("program"));
+}
+
+/// Answers of servers that have not answered `server/discover` when they get `initialize`.
+#[cfg(feature = "legacy")]
+#[tokio::test]
+async fn slow_server_is_recognized_by_its_first_suitable_answer() {
+    use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+
+    let discovered = format!(r#"echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}'"#);
+    let error = r#""error":{"code":-32601,"message":"unknown method"}}'"#;
+    let unknown = |id| format!(r#"echo '{{"jsonrpc":"2.0","id":{id},{error}"#);
+    let initialized = format!(r#"echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'"#);
+    for (answers, version) in [
+        (vec![discovered.clone(), unknown("0")], "2026-07-28"),
+        (vec![unknown("0"), discovered.clone()], "2026-07-28"),
+        // It knows both methods.
+        (vec![discovered, initialized.clone()], "2026-07-28"),
+        (vec![unknown("\"probe\""), initialized.clone()], "2025-11-25"),
+        (vec![initialized], "2025-11-25"),
+    ] {
+        let script = format!(
+            r#"while read -r line; do
+                id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+                case "$line" in
+                    *'"initialize"'*) {} ;;
+                    {ANSWER} ;;
+                esac
+            done"#,
+            answers.join("; ")
+        );
+        let child = ChildServer::new("sh", ["-c", &script]);
+        // Too short for any answer.
+        let child = AnyRevisionChild::new(child, RevisionMode::Auto).probe_timeout(Duration::ZERO);
+        let client = Client::builder(child).build();
+        client.call_tool("t", json!({})).await.unwrap();
+        assert_eq!(client.protocol_version(), Some(version), "{answers:?}");
+        client.transport().shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// It reads nothing after `server/discover`, and is started again.
+#[cfg(feature = "legacy")]
+#[tokio::test]
+async fn slow_server_that_exits_because_of_the_probe_is_restarted() {
+    use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+
+    let file = Scratch::new("exits");
+    let script = format!(
+        r#"echo start >> "$1"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*) exit 1 ;;
+                *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}' ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(client.protocol_version(), Some("2025-11-25"));
+    assert_eq!(file.read().lines().count(), 2);
+    client.transport().shutdown(Duration::from_secs(5)).await;
 }

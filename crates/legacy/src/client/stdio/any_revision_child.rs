@@ -1,9 +1,12 @@
 //! A server of any revision that runs as a child process.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::FusedFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::Response;
@@ -12,6 +15,7 @@ use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::stdio::{ChildServer, StreamClient};
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::session::StreamSession;
 use crate::LegacyVersion;
@@ -19,13 +23,14 @@ use crate::client::adapter::{Adapter, ClientFacts};
 use crate::client::era::{Era, era_of, probe_request};
 use crate::client::mode::RevisionMode;
 
-/// How long a legacy server may take to reject a request that it does not know. Some do not answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server of any revision that runs as a child process.
 ///
 /// The first request to a new process is `server/discover`. A server that does not answer it as one
-/// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility").
+/// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility"). So
+/// does a server that has not answered yet, because it is slow to start or because it ignores
+/// methods that it does not know; then the first suitable answer decides.
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while the process runs.
@@ -40,6 +45,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct AnyRevisionChild {
     child: ChildServer,
     mode: RevisionMode,
+    probe_timeout: Duration,
     process: Mutex<Option<Process>>,
 }
 
@@ -51,10 +57,23 @@ struct Process {
     legacy: Option<Arc<Adapter<StreamSession>>>,
 }
 
+impl Process {
+    fn current(stream: &StreamClient) -> Self {
+        Self { stream: stream.clone(), legacy: None }
+    }
+}
+
 impl AnyRevisionChild {
     /// Creates a client. Nothing is started yet.
     pub fn new(child: ChildServer, mode: RevisionMode) -> Self {
-        Self { child, mode, process: Mutex::new(None) }
+        Self { child, mode, probe_timeout: PROBE_TIMEOUT, process: Mutex::new(None) }
+    }
+
+    /// Sets how long a server may take to answer `server/discover` before it gets `initialize`,
+    /// too. Default: 5 s.
+    pub fn probe_timeout(mut self, time: Duration) -> Self {
+        self.probe_timeout = time;
+        self
     }
 
     /// Returns the running process, and starts and probes it if there is none.
@@ -64,32 +83,63 @@ impl AnyRevisionChild {
         if let Some(process) = process.as_ref().filter(|own| own.stream.is_same_stream(&stream)) {
             return Ok(process.clone());
         }
-        let era = match self.mode {
-            RevisionMode::Current => Era::Current,
-            RevisionMode::Legacy => Era::Legacy,
-            RevisionMode::Auto => {
-                let probe = OutgoingRequest::new(probe_request(meta)?);
-                match tokio::time::timeout(PROBE_TIMEOUT, stream.send(probe)).await {
-                    Ok(Ok(response)) => era_of(response),
-                    // It did not answer, or it ended.
-                    Ok(Err(_)) | Err(_) => Era::Legacy,
+        let started = match self.mode {
+            RevisionMode::Current => Process::current(&stream),
+            RevisionMode::Legacy => self.open(stream, meta).await?,
+            RevisionMode::Auto => self.probe(stream, meta).await?,
+        };
+        let is_legacy = started.legacy.is_some();
+        tracing::debug!(target: "mrtr::client", is_legacy, "revision of the server found out");
+        *process = Some(started.clone());
+        Ok(started)
+    }
+
+    /// Finds out what a new process speaks.
+    async fn probe(
+        &self,
+        stream: StreamClient,
+        meta: &RequestMeta,
+    ) -> Result<Process, TransportError> {
+        let probe = OutgoingRequest::new(probe_request(meta)?);
+        let mut answer = pin!(stream.send(probe).map_ok(era_of).fuse());
+        let era = match timeout(self.probe_timeout, &mut answer).await {
+            // The process may have ended because of the probe.
+            Ok(answered) => answered.unwrap_or(Era::Legacy),
+            Err(_) => {
+                // An answer that does not match leaves it to the other one to decide.
+                let opened = tokio::select! {
+                    biased;
+                    Ok(Era::Current) = &mut answer => return Ok(Process::current(&stream)),
+                    opened = self.open(stream.clone(), meta) => opened,
+                };
+                match opened {
+                    Ok(legacy) => return Ok(legacy),
+                    Err(_) if stream.is_closed() => Era::Legacy,
+                    Err(error) if answer.is_terminated() => return Err(error),
+                    Err(error) => match answer.await {
+                        Ok(Era::Current) => Era::Current,
+                        _ => return Err(error),
+                    },
                 }
             }
         };
-        // A process that has ended because of the probe is started again.
-        let stream = self.child.start().await?;
-        let started = match era {
-            Era::Current => Process { stream, legacy: None },
-            Era::Legacy => {
-                let session = StreamSession::new(&stream, self.child.request_timeout());
-                let adapter = Arc::new(Adapter::new(session));
-                adapter.open(&ClientFacts::of(meta)).await?;
-                Process { stream, legacy: Some(adapter) }
-            }
-        };
-        tracing::debug!(target: "mrtr::client", ?era, "revision of the server found out");
-        *process = Some(started.clone());
-        Ok(started)
+        match era {
+            Era::Current => Ok(Process::current(&stream)),
+            // Starts the process again if it has ended.
+            Era::Legacy => self.open(self.child.start().await?, meta).await,
+        }
+    }
+
+    /// Opens a session of a legacy revision.
+    async fn open(
+        &self,
+        stream: StreamClient,
+        meta: &RequestMeta,
+    ) -> Result<Process, TransportError> {
+        let session = StreamSession::new(&stream, self.child.request_timeout());
+        let adapter = Arc::new(Adapter::new(session));
+        adapter.open(&ClientFacts::of(meta)).await?;
+        Ok(Process { stream, legacy: Some(adapter) })
     }
 
     /// Shuts the process down; see [`ChildServer::shutdown`].
