@@ -67,6 +67,9 @@ pub mod sse;
 pub mod stdio;
 mod too_many_requests;
 mod traits;
+#[cfg(feature = "stdio")]
+#[doc(hidden)]
+pub mod unread;
 
 pub use error::{BoxError, TransportError};
 #[doc(hidden)]

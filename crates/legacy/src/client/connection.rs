@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_transport::TransportError;
-use tokio::sync::{Notify, mpsc, oneshot};
+use mrtr_transport::unread::{self, Length};
+use tokio::sync::{Notify, oneshot};
 
 /// A message of the server about one request.
 #[derive(Debug)]
@@ -15,6 +16,16 @@ pub(super) enum Incoming {
     Request(Request),
     /// The last message.
     Response(Result<Response, ConnectionError>),
+}
+
+impl Length for Incoming {
+    fn length(&self) -> usize {
+        match self {
+            Self::Notification(notification) => notification.length(),
+            Self::Request(request) => request.length(),
+            Self::Response(response) => response.as_ref().map_or(0, Length::length),
+        }
+    }
 }
 
 /// The error of a request that got no response.
@@ -39,9 +50,6 @@ impl From<TransportError> for ConnectionError {
         Self::Transport(error)
     }
 }
-
-/// How many messages wait for a call that does not read them.
-pub(super) const MAX_UNREAD: usize = 1_024;
 
 pub(super) trait Connection: Send + Sync + 'static {
     /// True if [`run`](Self::run) cancels its request at the server when it is dropped.
@@ -68,7 +76,7 @@ pub(super) trait Connection: Send + Sync + 'static {
         self: Arc<Self>,
         session: Self::Session,
         request: Request,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         reconnect: Arc<Notify>,
     ) -> impl Future<Output = ()> + Send + 'static;
 
@@ -77,7 +85,7 @@ pub(super) trait Connection: Send + Sync + 'static {
     fn listen(
         self: Arc<Self>,
         session: Self::Session,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
     ) -> impl Future<Output = ()> + Send + 'static;
 

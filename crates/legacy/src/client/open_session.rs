@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::notification::LogLevel;
-use tokio::sync::{mpsc, oneshot};
+use mrtr_transport::unread;
+use tokio::sync::oneshot;
 
-use super::connection::{Connection, Incoming, Link, MAX_UNREAD};
+use super::connection::{Connection, Incoming, Link};
 use super::question;
 use super::routes::Routes;
 use crate::handshake::InitializeResult;
@@ -68,7 +69,7 @@ fn spawn_listener<C: Connection>(
 
 /// Reads what the server sends outside of calls, until it sends nothing more.
 async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: oneshot::Sender<()>) {
-    let (sender, mut messages) = mpsc::channel(MAX_UNREAD);
+    let (sender, mut messages) = unread::channel();
     let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender, opening);
     let _reading = AbortOnDrop(tokio::spawn(reading).abort_handle());
     while let Some(message) = messages.recv().await {

@@ -6,9 +6,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
-use tokio::sync::mpsc;
+use mrtr_transport::unread::{self, Receiver, Sender};
 
-use super::connection::{Incoming, MAX_UNREAD};
+use super::connection::Incoming;
 
 #[derive(Default)]
 pub(super) struct Routes {
@@ -18,8 +18,8 @@ pub(super) struct Routes {
 #[derive(Default)]
 struct State {
     /// The calls in flight, in the order in which they began.
-    calls: Vec<(RequestId, mpsc::Sender<Incoming>)>,
-    subscribers: Vec<mpsc::Sender<Notification>>,
+    calls: Vec<(RequestId, Sender<Incoming>)>,
+    subscribers: Vec<Sender<Notification>>,
     /// Nothing announces changes any more.
     has_ended: bool,
 }
@@ -29,7 +29,7 @@ impl Routes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add_call(&self, id: &RequestId, messages: mpsc::Sender<Incoming>) {
+    pub(super) fn add_call(&self, id: &RequestId, messages: Sender<Incoming>) {
         self.lock().calls.push((id.clone(), messages));
     }
 
@@ -38,8 +38,8 @@ impl Routes {
     }
 
     /// Returns the changes that the server announces from now on; none if subscriptions have ended.
-    pub(super) fn subscribe(&self) -> mpsc::Receiver<Notification> {
-        let (sender, receiver) = mpsc::channel(MAX_UNREAD);
+    pub(super) fn subscribe(&self) -> Receiver<Notification> {
+        let (sender, receiver) = unread::channel();
         let mut state = self.lock();
         if !state.has_ended {
             state.subscribers.push(sender);
@@ -67,7 +67,7 @@ impl Routes {
     /// Passes a notification to all subscribers. One that reads too slowly is ended: it would miss
     /// a change.
     pub(super) fn announce(&self, notification: &Notification) {
-        let send = |to: &mpsc::Sender<Notification>| to.try_send(notification.clone()).is_ok();
+        let send = |to: &Sender<Notification>| to.try_send(notification.clone()).is_ok();
         self.lock().subscribers.retain(send);
     }
 
@@ -76,12 +76,9 @@ impl Routes {
         let state = self.lock();
         let Some((_, call)) = state.calls.last() else { return Err(request) };
         // The call reads nothing if it waits for the client with too many questions.
-        match call.try_reserve() {
-            Ok(slot) => {
-                slot.send(Incoming::Request(request));
-                Ok(())
-            }
-            Err(_) => Err(request),
-        }
+        call.try_send(Incoming::Request(request)).or_else(|unsent| match unsent {
+            Incoming::Request(request) => Err(request),
+            _ => Ok(()),
+        })
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
-use tokio::sync::{Notify, mpsc};
+use mrtr_transport::unread;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::connection::{self, Connection, Incoming, Link, MAX_UNREAD};
+use super::connection::{self, Connection, Incoming, Link};
 use super::question;
 use super::routes::Routes;
 
@@ -16,7 +17,7 @@ pub(super) struct RunningCall<C: Connection> {
     /// Where questions for the call come from that do not name it.
     routes: Option<Arc<Routes>>,
     id: RequestId,
-    messages: mpsc::Receiver<Incoming>,
+    messages: unread::Receiver<Incoming>,
     task: AbortHandle,
     reconnect: Arc<Notify>,
     is_answered: bool,
@@ -26,7 +27,7 @@ impl<C: Connection> RunningCall<C> {
     /// Sends a request. Without `routes`, it gets only what the server sends as part of the call.
     /// Must be called in a tokio runtime.
     pub(super) fn start(link: Link<C>, routes: Option<Arc<Routes>>, request: Request) -> Self {
-        let (sender, messages) = mpsc::channel(MAX_UNREAD);
+        let (sender, messages) = unread::channel();
         let id = request.id.clone();
         if let Some(routes) = &routes {
             routes.add_call(&id, sender.clone());
@@ -58,9 +59,7 @@ impl<C: Connection> Drop for RunningCall<C> {
         if let Some(routes) = &self.routes {
             routes.remove_call(&self.id);
         }
-        self.messages.close();
-        let unread = std::iter::from_fn(|| self.messages.try_recv().ok());
-        let unread = unread.filter_map(|message| match message {
+        let unread = self.messages.drain().filter_map(|message| match message {
             Incoming::Request(request) => Some(request.id),
             _ => None,
         });

@@ -11,6 +11,7 @@ use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::tasks::EXTENSION;
+use mrtr_transport::unread;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ type Session = usize;
 struct Call {
     session: Session,
     request: Request,
-    messages: mpsc::Sender<Incoming>,
+    messages: unread::Sender<Incoming>,
 }
 
 impl Call {
@@ -70,7 +71,7 @@ impl Call {
 struct Fake {
     opened: Arc<Mutex<Opened>>,
     calls: UnboundedSender<Call>,
-    streams: UnboundedSender<(Session, mpsc::Sender<Incoming>)>,
+    streams: UnboundedSender<(Session, unread::Sender<Incoming>)>,
     posts: UnboundedSender<(Session, Value)>,
 }
 
@@ -88,7 +89,7 @@ struct Opened {
 struct Server {
     opened: Arc<Mutex<Opened>>,
     calls: UnboundedReceiver<Call>,
-    streams: UnboundedReceiver<(Session, mpsc::Sender<Incoming>)>,
+    streams: UnboundedReceiver<(Session, unread::Sender<Incoming>)>,
     posts: UnboundedReceiver<(Session, Value)>,
 }
 
@@ -139,7 +140,7 @@ impl Connection for Fake {
         self: Arc<Self>,
         session: Session,
         request: Request,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         _: Arc<Notify>,
     ) {
         if self.opened.lock().unwrap().ended.contains(&session) {
@@ -153,7 +154,7 @@ impl Connection for Fake {
     async fn listen(
         self: Arc<Self>,
         session: Session,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
     ) {
         if let Some(list) = &mut self.opened.lock().unwrap().opening {

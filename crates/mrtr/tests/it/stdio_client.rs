@@ -219,24 +219,25 @@ async fn notifications_for_an_unpolled_call_are_bounded() {
 /// Missed notifications of a subscription are lost, so it fails and is cancelled at the server.
 #[tokio::test]
 async fn unpolled_subscription_fails_and_is_cancelled() {
-    let (connection, mut peer) = connect();
-    let outgoing = OutgoingRequest::new(request()).with_long_lived(true);
-    let mut listening = Box::pin(connection.send(outgoing));
-    assert!(futures_util::poll!(&mut listening).is_pending());
-    assert_eq!(peer.read().await["id"], 1);
-    let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
-    for _ in 0..2_000 {
-        let changed = json!({ "_meta": meta });
-        peer.notify("notifications/tools/list_changed", changed).await;
+    // Too many notifications, and too many bytes.
+    for (count, length) in [(2_000, 0), (20, 1 << 20)] {
+        let (connection, mut peer) = connect();
+        let outgoing = OutgoingRequest::new(request()).with_long_lived(true);
+        let mut listening = Box::pin(connection.send(outgoing));
+        assert!(futures_util::poll!(&mut listening).is_pending());
+        assert_eq!(peer.read().await["id"], 1);
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
+        for _ in 0..count {
+            let changed = json!({ "_meta": meta, "padding": "x".repeat(length) });
+            peer.notify("notifications/tools/list_changed", changed).await;
+        }
+        let error = listening.await.unwrap_err();
+        let why = "more than 1024 notifications or 16 MiB unread";
+        assert!(error.is_interrupted() && error.to_string().contains(why), "{error}");
+        let cancelled = peer.read().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], 1);
     }
-    let error = listening.await.unwrap_err();
-    assert!(
-        error.is_interrupted() && error.to_string().contains("more than 1024 notifications unread"),
-        "{error}"
-    );
-    let cancelled = peer.read().await;
-    assert_eq!(cancelled["method"], "notifications/cancelled");
-    assert_eq!(cancelled["params"]["requestId"], 1);
 }
 
 #[tokio::test]

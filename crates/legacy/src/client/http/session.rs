@@ -12,8 +12,9 @@ use mrtr_schema::jsonrpc::{Message, Request, RequestId, Response};
 use mrtr_transport::TransportError;
 use mrtr_transport::http::{HttpClient, RawResponse};
 use mrtr_transport::sse::Decoder;
+use mrtr_transport::unread;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -97,7 +98,7 @@ impl HttpSession {
         &self,
         session: &HeaderMap,
         request: &Request,
-        messages: &mpsc::Sender<Incoming>,
+        messages: &unread::Sender<Incoming>,
         reconnect: &Notify,
     ) -> Result<Response, ConnectionError> {
         let text = to_text(request)?;
@@ -201,7 +202,7 @@ async fn read_events(
     response: &mut RawResponse,
     place: &mut Place,
     id: Option<&RequestId>,
-    messages: Option<&mpsc::Sender<Incoming>>,
+    messages: Option<&unread::Sender<Incoming>>,
 ) -> Result<Option<Response>, TransportError> {
     let mut decoder = Decoder::new(response.max_length());
     let mut events = Vec::new();
@@ -283,7 +284,7 @@ impl Connection for HttpSession {
         self: Arc<Self>,
         session: HeaderMap,
         request: Request,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         reconnect: Arc<Notify>,
     ) {
         let outcome = self.exchange(&session, &request, &messages, &reconnect).await;
@@ -293,7 +294,7 @@ impl Connection for HttpSession {
     async fn listen(
         self: Arc<Self>,
         session: HeaderMap,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
     ) {
         let mut opening = Some(opening);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{Message, Request, Response};
 use mrtr_transport::stdio::StreamClient;
+use mrtr_transport::unread;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -40,7 +41,7 @@ impl Connection for StreamSession {
         self: Arc<Self>,
         (): (),
         request: Request,
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         _: Arc<Notify>,
     ) {
         // A call that reads too slowly loses notifications.
@@ -55,7 +56,7 @@ impl Connection for StreamSession {
     async fn listen(
         self: Arc<Self>,
         (): (),
-        messages: mpsc::Sender<Incoming>,
+        messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
     ) {
         let mut unsolicited = self.stream.unsolicited();

@@ -6,17 +6,12 @@ use std::sync::Arc;
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, Progress, name};
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
-use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use super::send_state::SendState;
 use crate::error::TransportError;
 use crate::stdio::oversized::MessagePrefix;
-
-/// Maximum number of notifications that may wait for a request whose caller does not poll it. A
-/// call loses further ones. A subscription fails, since a missed change would not be reported
-/// again.
-pub(super) const MAX_UNREAD_NOTIFICATIONS: usize = 1_024;
+use crate::unread::{MAX_UNREAD, MAX_UNREAD_BYTES, Sender};
 
 /// The requests that wait for a response.
 #[derive(Debug, Default)]
@@ -32,6 +27,8 @@ pub(super) struct Pending {
 /// request.
 #[derive(Debug)]
 pub(super) struct Waiter {
+    /// A call whose caller does not poll it loses notifications for which there is no space. A
+    /// subscription fails, since a missed change would not be reported again.
     pub(super) notifications: Sender<Notification>,
     /// `None` once the request has failed on our side, and is still to be cancelled at the server.
     pub(super) response: Option<oneshot::Sender<Result<Response, TransportError>>>,
@@ -154,7 +151,8 @@ impl Pending {
             );
             if waiter.long_lived {
                 waiter.finish(Err(TransportError::interrupted(format!(
-                    "subscription failed: more than {MAX_UNREAD_NOTIFICATIONS} notifications unread"
+                    "subscription failed: more than {MAX_UNREAD} notifications or {} MiB unread",
+                    MAX_UNREAD_BYTES >> 20
                 ))));
             }
         }
@@ -177,16 +175,15 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::mpsc;
-
     use super::*;
+    use crate::unread;
 
     #[test]
     fn error_without_id_concerns_the_only_written_call() {
         let mut pending = Pending::default();
         let mut add = |id, state, long_lived| {
             let waiter = Waiter {
-                notifications: mpsc::channel(1).0,
+                notifications: unread::channel().0,
                 response: None,
                 state: SendState::new(state),
                 long_lived,

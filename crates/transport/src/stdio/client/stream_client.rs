@@ -12,12 +12,13 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
 
-use super::pending::{MAX_UNREAD_NOTIFICATIONS, Pending, Waiter};
+use super::pending::{Pending, Waiter};
 use super::send_state::SendState;
 use crate::error::TransportError;
 use crate::stdio::reader::{Line, LineReader};
 use crate::stdio::writer::{json_line, serialized_line, write_lines};
 use crate::traits::{OutgoingRequest, Transport};
+use crate::unread;
 
 /// The default limit on a message from a server: 16 MiB, as for responses over HTTP.
 pub(super) const DEFAULT_MAX_MESSAGE: usize = 16 << 20;
@@ -113,8 +114,8 @@ impl StreamClient {
 #[doc(hidden)]
 impl StreamClient {
     /// Returns the messages of the server that concern no request, from now on.
-    pub fn unsolicited(&self) -> Receiver<Message> {
-        let (sender, receiver) = mpsc::channel(MAX_UNREAD_NOTIFICATIONS);
+    pub fn unsolicited(&self) -> unread::Receiver<Message> {
+        let (sender, receiver) = unread::channel();
         self.shared.lock().unsolicited = Some(sender);
         receiver
     }
@@ -158,7 +159,7 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
 impl Transport for StreamClient {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let OutgoingRequest { request, long_lived, on_notification, .. } = outgoing;
-        let (sender, mut notifications) = mpsc::channel(MAX_UNREAD_NOTIFICATIONS);
+        let (sender, mut notifications) = unread::channel();
         let (response_sender, mut response) = oneshot::channel();
         let state = SendState::new(SendState::QUEUED);
         let waiter = Waiter {
