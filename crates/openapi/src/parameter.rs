@@ -50,6 +50,10 @@ pub(crate) enum Style {
     Separated(char),
     /// A parameter for each value, or for each property.
     Exploded,
+    /// After a dot, separated by commas or, exploded, by dots.
+    Label,
+    /// After a semicolon and the name, separated by commas; or, exploded, `;name=value` for each.
+    Matrix,
     /// `name[property]=value`, also for nested values.
     DeepObject,
     /// JSON text.
@@ -82,6 +86,8 @@ impl Parameter {
             ("simple", Location::Path | Location::Header, _) | ("form", Location::Query, false) => {
                 Style::Separated(',')
             }
+            ("label", Location::Path, _) => Style::Label,
+            ("matrix", Location::Path, _) => Style::Matrix,
             ("form", Location::Query, true) => Style::Exploded,
             ("spaceDelimited", Location::Query, false) => Style::Separated(' '),
             ("pipeDelimited", Location::Query, false) => Style::Separated('|'),
@@ -97,20 +103,36 @@ impl Parameter {
         value: &RawValue,
         write: impl Fn(&str) -> String,
     ) -> Result<String, String> {
-        let separator = match self.style {
-            Style::Json => return Ok(write(value.get())),
-            Style::Separated(separator) => separator,
-            Style::Exploded | Style::DeepObject => ',',
+        let (prefix, separator) = match (self.style, self.explode) {
+            (Style::Json, _) => return Ok(write(value.get())),
+            (Style::Label, true) => (".", '.'),
+            (Style::Label, false) => (".", ','),
+            (Style::Matrix, true) => (";", ';'),
+            (Style::Matrix, false) => (";", ','),
+            (Style::Separated(separator), _) => ("", separator),
+            (Style::Exploded | Style::DeepObject, _) => ("", ','),
         };
-        // Of the separators, only the comma is written without percent-encoding.
-        let separator_text =
-            if separator == ',' { separator.to_string() } else { encode(&separator.to_string()) };
-        let mut text = String::new();
-        for (at, (name, value)) in parts(value)?.into_iter().enumerate() {
+        // These are written without percent-encoding.
+        let separator_text = if [',', '.', ';'].contains(&separator) {
+            separator.to_string()
+        } else {
+            encode(&separator.to_string())
+        };
+        let parts = parts(value)?;
+        if self.location == Location::Path && parts.iter().all(|(_, value)| value.is_empty()) {
+            // An empty segment would name another resource, such as the whole collection.
+            return Err("is empty".to_owned());
+        }
+        let mut text = prefix.to_owned();
+        if self.style == Style::Matrix && !self.explode {
+            let _ = write!(text, "{}=", write(&self.name));
+        }
+        for (at, (name, value)) in parts.into_iter().enumerate() {
             if at > 0 {
                 text += &separator_text;
             }
-            if let Some(name) = name {
+            let own = || (self.style == Style::Matrix && self.explode).then(|| self.name.clone());
+            if let Some(name) = name.or_else(own) {
                 let between = if self.explode { '=' } else { separator };
                 let _ = write!(text, "{}{between}", write(&name));
             }
@@ -123,7 +145,9 @@ impl Parameter {
     pub(crate) fn write(&self, value: &RawValue, pairs: &mut Pairs) -> Result<(), String> {
         let own = encode(&self.name);
         match self.style {
-            Style::Separated(_) | Style::Json => pairs.push(own, self.joined(value, encode)?),
+            Style::Separated(_) | Style::Label | Style::Matrix | Style::Json => {
+                pairs.push(own, self.joined(value, encode)?)
+            }
             Style::Exploded => parts(value)?.into_iter().try_for_each(|(name, value)| {
                 let name = name.map_or_else(|| own.clone(), |name| encode(&name));
                 pairs.push(name, encode(&value))

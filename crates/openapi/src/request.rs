@@ -36,10 +36,6 @@ impl Plan {
             match parameter.location {
                 Location::Path => {
                     let text = parameter.joined(value, encode).map_err(of_argument)?;
-                    // An empty segment would name another resource, such as the whole collection.
-                    if text.is_empty() {
-                        return Err(invalid(&parameter.argument, "is empty"));
-                    }
                     path = path.replace(&format!("{{{}}}", parameter.name), &text);
                 }
                 Location::Query => {

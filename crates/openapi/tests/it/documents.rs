@@ -56,8 +56,8 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         "/id": { "get": { "parameters": [{ "name": "q", "in": "query", "schema": { "$id": "x" } }] } },
         "/media": { "put": { "requestBody": { "content": { "application/json;\n": {} } } } },
         "/same": { "get": { "operationId": "get_ok" } },
-        "/matrix/{id}": { "get": { "parameters": [
-            { "name": "id", "in": "path", "required": true, "style": "matrix" },
+        "/style/{id}": { "get": { "parameters": [
+            { "name": "id", "in": "path", "required": true, "style": "form" },
         ] } },
     });
     let parameters = json!({
@@ -99,7 +99,7 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
             "/id: a schema has the keyword \"$id\", which is not supported",
             "/media: the media type \"application/json;\\n\" is invalid",
             "/same: another operation has the same tool name, \"get_ok\"",
-            "/matrix/{id}: parameter \"id\" in path: style \"matrix\" with explode=false is",
+            "/style/{id}: parameter \"id\" in path: style \"form\" with explode=true is no",
         ]
     );
 }

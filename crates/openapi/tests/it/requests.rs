@@ -63,6 +63,34 @@ async fn parameters_are_written_in_their_styles() {
     assert_eq!(line, "GET https://api.example/v1/things/a,b");
 }
 
+/// The examples of OpenAPI 3.1, section 4.8.12.4.
+#[tokio::test]
+async fn paths_have_labels_and_matrix_parameters() {
+    let (text, list) = (json!("blue"), json!(["blue", "black"]));
+    let object = json!({ "R": 100, "G": 200 });
+    for (style, explode, value, expected) in [
+        ("label", false, &text, ".blue"),
+        ("label", false, &list, ".blue,black"),
+        ("label", false, &object, ".G,200,R,100"),
+        ("label", true, &list, ".blue.black"),
+        ("label", true, &object, ".G=200.R=100"),
+        ("matrix", false, &text, ";color=blue"),
+        ("matrix", false, &list, ";color=blue,black"),
+        ("matrix", false, &object, ";color=G,200,R,100"),
+        ("matrix", true, &text, ";color=blue"),
+        ("matrix", true, &list, ";color=blue;color=black"),
+        ("matrix", true, &object, ";G=200;R=100"),
+        ("matrix", false, &json!("a;b=c/d"), ";color=a%3Bb%3Dc%2Fd"),
+    ] {
+        let parameter = json!({
+            "name": "color", "in": "path", "required": true, "style": style, "explode": explode,
+        });
+        let arguments = json!({ "color": value });
+        let line = sent("/things/{color}", json!([parameter]), arguments).await;
+        assert_eq!(line, format!("GET https://api.example/v1/things/{expected}"));
+    }
+}
+
 /// A model that was misled must not reach other resources than those of the operation.
 #[tokio::test]
 async fn arguments_cannot_leave_the_path() {
@@ -94,6 +122,18 @@ async fn arguments_cannot_leave_the_path() {
         !client.call_tool("op", json!({ "id": "%2e%2e", "kind": "x" })).await.unwrap().is_error
     );
     assert_eq!(api.lines(), ["GET https://api.example/v1/things/%252e%252e/x."]);
+
+    for style in ["label", "matrix"] {
+        let parameter = json!({ "name": "id", "in": "path", "required": true, "style": style });
+        let operation = json!({ "operationId": "op", "parameters": [parameter] });
+        let (client, _) = self::client(tool_of("get", "/things/{id}", operation, &api), agreed());
+        for id in [json!(""), json!([]), json!(["", ""])] {
+            let result = client.call_tool("op", json!({ "id": id })).await.unwrap();
+            assert!(result.is_error, "{style} {id}");
+        }
+        let result = client.call_tool("op", json!({ "id": "." })).await.unwrap();
+        assert_eq!(result.is_error, style == "label");
+    }
 }
 
 #[tokio::test]
