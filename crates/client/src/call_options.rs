@@ -17,6 +17,8 @@ pub(crate) struct CallOptions {
     pub(crate) exclude_handler_time: bool,
     /// Maximum number of times that requests of one call are sent again after a transport error.
     pub(crate) retries: u32,
+    /// Pauses calls of the application in rounds without input requests, too.
+    pub(crate) pause_in_every_round: bool,
     /// Cancels the task of a call that is dropped.
     pub(crate) cancel_on_drop: bool,
     pub(crate) label: Option<Arc<str>>,

@@ -210,6 +210,18 @@ impl<T: Transport> Client<T> {
         self.with(|options| options.capabilities = Some(Arc::new(capabilities)))
     }
 
+    /// Returns a client whose calls also pause in a round without input requests: when the server
+    /// returns a request state alone, to be sent back after a while. [`Client::begin_tool`] and
+    /// [`Client::resume`] then return [`CallOutcome::Working`](crate::CallOutcome::Working) with a
+    /// call that is no task.
+    ///
+    /// For clients that pass each round on, such as gateways. Other clients continue such a call by
+    /// themselves.
+    #[must_use]
+    pub fn with_pause_in_every_round(&self) -> Self {
+        self.with(|options| options.pause_in_every_round = true)
+    }
+
     /// Returns a client that sends a request again after a transient transport error, up to
     /// `retries` times in one call. Default: 0.
     ///

@@ -41,12 +41,13 @@ pub(crate) enum InputSource {
     /// The client's handlers.
     Handlers,
     /// The application: these responses for the first input requests, then the call pauses. While
-    /// it is a task, it also pauses before each poll but the first if `poll` is set.
+    /// it is a task, and with `pause_in_every_round`, it also pauses before each wait but the first
+    /// if `poll` is set.
     Application { responses: Option<InputResponses>, poll: bool },
 }
 
 impl InputSource {
-    /// Returns true if the call pauses before the next poll of its task.
+    /// Returns true if the call pauses before the next wait.
     fn pauses_before_poll(&mut self) -> bool {
         match self {
             Self::Handlers => false,
@@ -150,7 +151,10 @@ impl<T: Transport> Client<T> {
                         }
                     },
                 },
-                Action::Wait(_) if machine.is_task() && input.pauses_before_poll() => {
+                Action::Wait(_)
+                    if (machine.is_task() || self.options.pause_in_every_round)
+                        && input.pauses_before_poll() =>
+                {
                     guard.disarm();
                     return pause(machine);
                 }

@@ -23,9 +23,12 @@ pub enum CallOutcome<R> {
     Complete(R),
     /// The server requests input. Answer it, now or later, and [`resume`](Client::resume) the call.
     InputRequired(PendingCall),
-    /// The server turned the call into a task, which is not complete yet. Only tool calls have this
-    /// outcome. [`finish`](Client::finish) the call, or [`resume`](Client::resume) it without
+    /// The server turned the call into a task, which is not complete yet. Only tool calls become
+    /// tasks. [`finish`](Client::finish) the call, or [`resume`](Client::resume) it without
     /// responses, now or later: that polls the task.
+    ///
+    /// After [`Client::with_pause_in_every_round`], also a call of any kind whose round ended with a
+    /// request state alone.
     Working(PendingCall),
 }
 

@@ -36,24 +36,21 @@ pub(crate) async fn forward_updates<T: Transport>(
     let mut watched = changes.watched_resources();
     let mut open: HashMap<String, Watch> = HashMap::new();
     loop {
-        let owner_of = |uri: String| {
-            let key = server.resource_for(&uri)?;
-            let owner = upstreams.iter().position(|upstream| upstream.offers_resource(&key))?;
-            Some((uri, owner))
-        };
-        let all: Vec<(String, usize)> = watched.uris().into_iter().filter_map(owner_of).collect();
+        let by_owner = watched.uris_by(|uri| {
+            let key = server.resource_for(uri)?;
+            upstreams.iter().position(|upstream| upstream.offers_resource(&key))
+        });
         let mut wanted = HashMap::new();
-        for (owner, upstream) in upstreams.iter().enumerate() {
-            let mut of_upstream = all.iter().filter(|(_, of)| *of == owner);
-            wanted.extend(of_upstream.by_ref().take(MAX_WATCHED).cloned());
-            if of_upstream.next().is_some() {
+        for (owner, uris) in by_owner {
+            if uris.len() > MAX_WATCHED {
                 tracing::warn!(
                     target: "mrtr::gateway",
-                    upstream = upstream.name,
+                    upstream = upstreams.get(owner).map(|upstream| &*upstream.name),
                     MAX_WATCHED,
                     "not watching resources beyond the limit"
                 );
             }
+            wanted.extend(uris.into_iter().take(MAX_WATCHED).map(|uri| (uri, owner)));
         }
         open.retain(|uri, watch| wanted.get(uri) == Some(&watch.owner));
         for (uri, owner) in wanted {
@@ -115,8 +112,8 @@ async fn next_changes(subscription: &mut Subscription, uri: &str) -> Option<bool
             SubscriptionEvent::Acknowledged(granted) => {
                 granted.resource_subscriptions.iter().any(|granted| granted == uri)
             }
-            // An upstream reports no changes of other resources.
-            SubscriptionEvent::ResourceUpdated(updated) => updated == uri,
+            // This resource, or one that is part of it.
+            SubscriptionEvent::ResourceUpdated(_) => true,
             _ => false,
         };
         next = subscription.next().now_or_never();

@@ -22,7 +22,7 @@ use proc_macro::TokenStream;
 
 use crate::attributes::Kind;
 
-/// Adds a constructor of a `Tool` next to the function.
+/// Adds a constructor of a `Tool` next to an async function.
 ///
 /// The name is the function's name, and the description its doc comment. Attributes:
 ///
@@ -35,7 +35,7 @@ pub fn tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Tool, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `Prompt` next to the function.
+/// Adds a constructor of a `Prompt` next to an async function.
 ///
 /// The name is the function's name, and the description its doc comment. Attributes:
 /// `name = "…"`, `description = "…"`, `title = "…"`, and `manual`.
@@ -44,7 +44,7 @@ pub fn prompt(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Prompt, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `Resource` next to the function.
+/// Adds a constructor of a `Resource` next to an async function.
 ///
 /// The first attribute is the URI. The name is the function's name, and the description its doc
 /// comment. Further attributes: `name = "…"`, `description = "…"`, `title = "…"`,
@@ -54,7 +54,7 @@ pub fn resource(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Resource, attributes.into(), item.into()).into()
 }
 
-/// Adds a constructor of a `ResourceTemplate` next to the function.
+/// Adds a constructor of a `ResourceTemplate` next to an async function.
 ///
 /// The first attribute is the URI template; the other attributes are those of [`macro@resource`].
 #[proc_macro_attribute]

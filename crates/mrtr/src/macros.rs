@@ -1,7 +1,7 @@
-//! The attribute macros, with their examples: as development dependencies of the macro crate, the
-//! crates that they need would be compiled a second time, for the host.
+//! The attribute macros. Their examples are here because in the macro crate they would need
+//! development dependencies, which would be compiled a second time, for the host.
 
-/// Makes a prompt of an async function.
+/// Turns an async function into a prompt.
 ///
 /// ```
 /// use mrtr::{Result, Server, prompt};
@@ -22,7 +22,7 @@
 ///
 pub use mrtr_macros::prompt;
 
-/// Makes a resource of an async function.
+/// Turns an async function into a resource.
 ///
 /// ```
 /// use mrtr::{Result, Server, resource};
@@ -38,7 +38,7 @@ pub use mrtr_macros::prompt;
 ///
 pub use mrtr_macros::resource;
 
-/// Makes a resource template of an async function.
+/// Turns an async function into a resource template.
 ///
 /// ```
 /// use mrtr::{Result, Server, resource_template};
@@ -59,7 +59,7 @@ pub use mrtr_macros::resource;
 ///
 pub use mrtr_macros::resource_template;
 
-/// Makes a tool of an async function.
+/// Turns an async function into a tool.
 ///
 /// ```
 /// use mrtr::{Context, Result, Server, tool};

@@ -1,6 +1,6 @@
 //! What an operation needs from its arguments, and their schema.
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 use mrtr_schema::Object;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -80,6 +80,11 @@ impl Plan {
         item: &Value,
         object: &Value,
     ) -> Result<(Self, Object), String> {
+        if operation.method == Method::TRACE {
+            return Err(
+                "a response to TRACE would contain the request, with its credentials".to_owned()
+            );
+        }
         let declared = declared_parameters(document, item, object)?;
         let mut planning = Planning {
             schemas: Schemas::new(document),

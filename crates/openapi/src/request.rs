@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::arguments::Arguments;
 use crate::form;
-use crate::parameter::{Location, Pairs, encode};
+use crate::parameter::{Location, Pairs, Style, encode};
 use crate::plan::{BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
@@ -43,13 +43,20 @@ impl Plan {
                     parameter.write(value, &mut query).map_err(of_argument)?;
                     // Members of an object are parameters, too.
                     let is_of_other = |name: &String| {
-                        self.parameters.iter().any(|other| {
-                            other.location == Location::Query && encode(&other.name) == *name
-                        })
+                        // Of a `deepObject`, the member follows in brackets.
+                        let first = name.split("%5B").next();
+                        self.parameters.iter().filter(|other| other.name != parameter.name).any(
+                            |other| {
+                                let other_name = encode(&other.name);
+                                let is_deep = other.style == Style::DeepObject;
+                                other.location == Location::Query
+                                    && (other_name == *name
+                                        || is_deep && first == Some(&other_name))
+                            },
+                        )
                     };
-                    let own = encode(&parameter.name);
                     let mut names = query.all().iter().skip(before).map(|(name, _)| name);
-                    if names.any(|name| *name != own && is_of_other(name)) {
+                    if names.any(is_of_other) {
                         let why = "must not have a member with the name of another parameter";
                         return Err(invalid(&parameter.argument, why));
                     }

@@ -85,7 +85,9 @@ impl<'a> Schemas<'a> {
     }
 
     fn convert_object(&mut self, schema: &Object, depth: usize) -> Result<Object, String> {
-        let read_only = self.read_only(schema, 0);
+        let mut visits = 0;
+        let read_only = self.read_only(schema, 0, &mut visits);
+        self.count(visits)?;
         let mut converted = Object::new();
         for (key, value) in schema {
             let name = key.as_str();
@@ -138,7 +140,12 @@ impl<'a> Schemas<'a> {
     }
 
     /// Returns the names of properties that only responses have.
-    fn read_only<'s>(&self, schema: &'s Object, level: usize) -> HashSet<&'s str>
+    fn read_only<'s>(
+        &self,
+        schema: &'s Object,
+        level: usize,
+        visits: &mut usize,
+    ) -> HashSet<&'s str>
     where
         'a: 's,
     {
@@ -147,6 +154,7 @@ impl<'a> Schemas<'a> {
         if let Some(Value::Object(properties)) = schema.get("properties") {
             let is_read_only =
                 |schema| resolved(schema).get("readOnly") == Some(&Value::Bool(true));
+            *visits += properties.len();
             let read_only = properties.iter().filter(|(_, schema)| {
                 schema.get("readOnly") == Some(&Value::Bool(true)) || is_read_only(schema)
             });
@@ -157,7 +165,12 @@ impl<'a> Schemas<'a> {
             && schema.contains_key("required")
         {
             for part in parts.iter().filter_map(|part| resolved(part).as_object()) {
-                names.extend(self.read_only(part, level + 1));
+                *visits += 1;
+                if *visits > MAX_SCHEMA {
+                    // Parts may refer to the whole, many times. The schema is refused.
+                    break;
+                }
+                names.extend(self.read_only(part, level + 1, visits));
             }
         }
         names

@@ -47,7 +47,7 @@ pub struct OpenApi<C> {
 #[non_exhaustive]
 pub struct OpenApiTools {
     /// The tools: paths in the order of the document, and for each GET, PUT, POST, DELETE, OPTIONS,
-    /// HEAD, PATCH and TRACE.
+    /// HEAD and PATCH.
     pub tools: Vec<Tool>,
     /// The selected operations that cannot become tools.
     pub skipped: Vec<SkippedOperation>,

@@ -163,15 +163,33 @@ impl WatchedResources {
     /// Returns the URIs, each once. The first ones of all callers come first, so that a limit takes
     /// no caller's share for another one.
     pub fn uris(&mut self) -> Vec<String> {
-        let callers = self.0.borrow_and_update();
-        let ranked = callers.values().flat_map(|watched| watched.keys().enumerate());
-        let mut ranks: BTreeMap<&String, usize> = BTreeMap::new();
-        for (rank, uri) in ranked {
-            ranks.entry(uri).and_modify(|known| *known = rank.min(*known)).or_insert(rank);
+        self.uris_by(|_| Some(())).remove(&()).unwrap_or_default()
+    }
+
+    /// Returns the URIs in groups, each group in the order of [`uris`](Self::uris): for limits per
+    /// group. `group` returns `None` for a URI to leave out. It must be quick, and must not call the
+    /// server's handlers: subscriptions wait for it.
+    pub fn uris_by<K: Ord + Clone>(
+        &mut self,
+        group: impl Fn(&str) -> Option<K>,
+    ) -> BTreeMap<K, Vec<String>> {
+        let mut groups: BTreeMap<K, BTreeMap<String, usize>> = BTreeMap::new();
+        for watched in self.0.borrow_and_update().values() {
+            let mut next: BTreeMap<K, usize> = BTreeMap::new();
+            for uri in watched.keys() {
+                let Some(key) = group(uri) else { continue };
+                let next = next.entry(key.clone()).or_default();
+                let rank = groups.entry(key).or_default().entry(uri.clone()).or_insert(*next);
+                *rank = (*rank).min(*next);
+                *next += 1;
+            }
         }
-        let mut uris: Vec<_> = ranks.into_iter().collect();
-        uris.sort_by_key(|(_, rank)| *rank);
-        uris.into_iter().map(|(uri, _)| uri.clone()).collect()
+        let in_order = |ranks: BTreeMap<String, usize>| {
+            let mut uris: Vec<_> = ranks.into_iter().collect();
+            uris.sort_by_key(|(_, rank)| *rank);
+            uris.into_iter().map(|(uri, _)| uri).collect()
+        };
+        groups.into_iter().map(|(key, ranks)| (key, in_order(ranks))).collect()
     }
 
     /// Waits until what callers subscribed to differs from what [`uris`](Self::uris) saw last.
@@ -200,6 +218,21 @@ mod tests {
         let anonymous = changes.watch(None, &["a:999".to_owned()]);
         assert_eq!(watched.uris().len(), 1_002);
         assert_eq!(watched.uris()[..5], ["a:000", "a:999", "z:1", "a:001", "z:2"]);
+        let more = changes.watch(caller("alice"), &["z:9".to_owned()]);
+        let groups = watched.uris_by(|uri| uri.chars().next().filter(|first| *first != 'a'));
+        assert_eq!(
+            groups.into_iter().collect::<Vec<_>>(),
+            [(
+                'z',
+                vec![
+                    // Not after all of Alice's others.
+                    "z:1".to_owned(),
+                    "z:9".to_owned(),
+                    "z:2".to_owned(),
+                ]
+            )]
+        );
+        drop(more);
         drop((again, anonymous));
         watched.changed().await;
         assert_eq!(watched.uris()[..3], ["a:000", "z:1", "a:001"]);

@@ -105,8 +105,8 @@ impl Tool {
         self
     }
 
-    /// Sets the schema of the arguments, instead of that of their type: JSON Schema 2020-12 without
-    /// external references.
+    /// Sets the schema of the arguments, instead of that of their type: JSON Schema without external
+    /// references, of the dialect that `$schema` names, from draft 4 to 2020-12. Default: 2020-12.
     ///
     /// Arguments must match both the schema and the type. Without the feature `validate`, only the
     /// type is checked.
@@ -116,8 +116,8 @@ impl Tool {
         self
     }
 
-    /// Sets the schema of the structured output, instead of that of [`Json`](crate::Json): JSON
-    /// Schema 2020-12 without external references.
+    /// Sets the schema of the structured output, instead of that of [`Json`](crate::Json), as in
+    /// [`input_schema`](Self::input_schema).
     ///
     /// Output that does not match ends the call with an internal error, and the log names the
     /// reason. Without the feature `validate`, output is not checked.

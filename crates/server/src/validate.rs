@@ -61,15 +61,24 @@ pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
 }
 
-/// Checks that a schema is JSON Schema 2020-12 without external references, which are never fetched
+/// The supported dialects of JSON Schema: those that the feature `validate` knows. The last one is
+/// the default.
+const DIALECTS: [&str; 5] = [
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+
+/// Checks that a schema has a supported dialect and no external references, which are never fetched
 /// (specification: basic, "JSON Schema Usage").
 pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
-    const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-    match schema.get("$schema").map(|dialect| dialect.as_str()) {
-        None => {}
-        Some(Some(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
-        Some(other) => {
-            return Err(format!("unsupported dialect {other:?}: expected {DIALECT}"));
+    if let Some(dialect) = schema.get("$schema") {
+        let name = dialect.as_str().map(|name| name.trim_end_matches('#'));
+        if !name.is_some_and(|name| DIALECTS.contains(&name)) {
+            let known = DIALECTS.join(", ");
+            return Err(format!("unsupported dialect {dialect}: the supported ones are {known}"));
         }
     }
     let mut rest: Vec<_> = schema.iter().collect();

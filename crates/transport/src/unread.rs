@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
+use mrtr_schema::jsonrpc::{Message, Notification, Request, RequestId, Response};
 use tokio::sync::mpsc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -29,7 +29,8 @@ impl Length for Notification {
 
 impl Length for Request {
     fn length(&self) -> usize {
-        self.method.len() + self.params.as_ref().map_or(0, |params| params.as_str().len())
+        let id = if let RequestId::String(id) = &self.id { id.len() } else { 0 };
+        id + self.method.len() + self.params.as_ref().map_or(0, |params| params.as_str().len())
     }
 }
 

@@ -9,6 +9,7 @@ use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{Params, Request, RequestId, code};
 use mrtr_schema::meta::key;
+use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
 use mrtr_server::{Context, Principal, Tool};
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
@@ -16,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{caller, connect, gateway, upstream};
+use super::{caller, connect, gateway, keyed, upstream};
 
 #[derive(Deserialize, JsonSchema)]
 struct Text {
@@ -68,6 +69,66 @@ async fn any_replica_of_a_gateway_continues_a_call() {
         other => panic!("{other:?}"),
     }
     assert_eq!(steps.load(Ordering::Relaxed), 1, "a step is recorded in the state of the upstream");
+}
+
+/// A checkpoint is a round without a question: the caller must get its state, too, or a step would
+/// run twice after a crash of the gateway.
+#[tokio::test]
+async fn state_of_a_checkpoint_reaches_the_caller() {
+    let steps = Arc::<AtomicU32>::default();
+    let counted = Arc::clone(&steps);
+    let tool = Tool::new("pay", "Pays", move |cx: Context| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let count = async |_| Ok(counted.fetch_add(1, Ordering::Relaxed));
+            cx.step("pay", count).after_checkpoint().await?;
+            let _: Text = cx.elicit("end", "End?").await?;
+            Ok::<_, mrtr_server::Error>("paid")
+        }
+    });
+    let server = upstream("u", [tool]);
+    let replicas = (gateway(&[("u", &server)]).await, gateway(&[("u", &server)]).await);
+    // Another gateway as the client.
+    let [one, two] = [&replicas.0, &replicas.1]
+        .map(|replica| caller(replica, "alice").build().with_pause_in_every_round());
+    let outcome = one.begin_tool("u__pay", json!({})).await.unwrap();
+    let CallOutcome::Working(call) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((call.task_id(), steps.load(Ordering::Relaxed)), (None, 0));
+    let none = InputResponses::default();
+    let call = paused(two.resume(call, &none).await.unwrap());
+    match one.resume::<CallToolResult>(call, &answer("end", "x")).await.unwrap() {
+        CallOutcome::Complete(result) => assert_eq!(result.text(), "paid"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(steps.load(Ordering::Relaxed), 1);
+    // Other clients continue by themselves.
+    let client = caller(&replicas.0, "alice").build();
+    assert_eq!(client.call_tool("u__pay", json!({})).await.unwrap().text(), "paid");
+}
+
+/// A resource that asks, under the same URI at both upstreams.
+fn asking_resource() -> mrtr_server::Resource {
+    mrtr_server::Resource::new("note://one", "One", async |cx: Context| {
+        let Text { text } = cx.elicit("who", "Who?").await?;
+        Ok::<_, mrtr_server::Error>(text)
+    })
+}
+
+/// The upstream that listed first has the URI, and that may be another one at another replica.
+#[tokio::test]
+async fn answers_go_only_to_the_upstream_that_asked() {
+    let [one, two] =
+        [2, 3].map(|seed| keyed("u", seed).resource(asking_resource()).build().unwrap());
+    let at_one = gateway(&[("one", &one)]).await;
+    let at_two = gateway(&[("two", &two)]).await;
+    let outcome = caller(&at_one, "alice").build().begin_resource("note://one").await.unwrap();
+    let CallOutcome::InputRequired(call) = outcome else { panic!("{outcome:?}") };
+    let client = caller(&at_two, "alice").build();
+    let moved = client.resume::<ReadResourceResult>(call.clone(), &answer("who", "me")).await;
+    let error = moved.unwrap_err();
+    assert!(error.to_string().contains("another server than the one that asked"), "{error}");
+    let client = caller(&at_one, "alice").build();
+    assert!(client.resume::<ReadResourceResult>(call, &answer("who", "me")).await.is_ok());
 }
 
 /// The upstream knows the gateway alone: what one caller got is useless to another.

@@ -75,7 +75,7 @@ impl Routes {
     pub(super) fn ask(&self, request: Request) -> Result<(), Request> {
         let state = self.lock();
         let Some((_, call)) = state.calls.last() else { return Err(request) };
-        // The call reads nothing if it waits for the client with too many questions.
+        // The call reads nothing while it waits for the client, so its queue may be full.
         call.try_send(Incoming::Request(request)).or_else(|unsent| match unsent {
             Incoming::Request(request) => Err(request),
             _ => Ok(()),

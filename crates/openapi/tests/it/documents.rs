@@ -35,6 +35,9 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         (0..257).map(|n| json!({ "name": format!("p{n}"), "in": "query" })).collect();
     let deep = (0..65).fold(json!({}), |schema, _| json!({ "not": schema }));
     let lost = json!({ "$ref": "#/components/schemas/A/properties/no" });
+    // Its parts refer to the whole: four levels have 10¹² parts.
+    let whole = json!({ "$ref": "#/components/schemas/B" });
+    let circular = json!({ "required": ["x"], "allOf": vec![whole; 1_000] });
     let paths = json!({
         "/ok": { "get": {} },
         "/variable/{id}": { "get": {} },
@@ -56,6 +59,10 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         "/id": { "get": { "parameters": [{ "name": "q", "in": "query", "schema": { "$id": "x" } }] } },
         "/media": { "put": { "requestBody": { "content": { "application/json;\n": {} } } } },
         "/same": { "get": { "operationId": "get_ok" } },
+        "/trace": { "trace": {} },
+        "/many-times": { "get": { "parameters": [
+            { "name": "q", "in": "query", "schema": { "$ref": "#/components/schemas/B" } },
+        ] } },
         "/style/{id}": { "get": { "parameters": [
             { "name": "id", "in": "path", "required": true, "style": "form" },
         ] } },
@@ -67,7 +74,7 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
     let document = json!({
         "openapi": "3.1.0",
         "paths": paths,
-        "components": { "parameters": parameters, "schemas": { "A": { "properties": {} } } },
+        "components": { "parameters": parameters, "schemas": { "A": { "properties": {} }, "B": circular } },
     });
     let OpenApiTools { tools, skipped, .. } =
         openapi(&document.to_string(), &Api::default()).build();
@@ -99,6 +106,8 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
             "/id: a schema has the keyword \"$id\", which is not supported",
             "/media: the media type \"application/json;\\n\" is invalid",
             "/same: another operation has the same tool name, \"get_ok\"",
+            "/trace: a response to TRACE would contain the request, with its cred",
+            "/many-times: the input schema has more than 65536 bytes",
             "/style/{id}: parameter \"id\" in path: style \"form\" with explode=true is no",
         ]
     );

@@ -284,5 +284,17 @@ async fn object_does_not_set_another_parameter() {
     let arguments = json!({ "q": { "user": "root" }, "user": "me" });
     let result = client.call_tool("op", arguments).await.unwrap();
     assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
+
+    let parameters = json!([
+        { "name": "q", "in": "query" },
+        { "name": "filter", "in": "query", "style": "deepObject" },
+    ]);
+    let operation = json!({ "operationId": "op", "parameters": parameters });
+    let (client, _) = self::client(tool_of("get", "/x", operation, &api), agreed());
+    let result = client.call_tool("op", json!({ "q": { "filter[admin]": "1" } })).await.unwrap();
+    assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
     assert!(api.lines().is_empty());
+    let arguments = json!({ "q": { "a": "1" }, "filter": { "admin": 0 } });
+    assert!(!client.call_tool("op", arguments).await.unwrap().is_error);
+    assert_eq!(api.lines(), ["GET https://api.example/v1/x?a=1&filter%5Badmin%5D=0"]);
 }

@@ -253,6 +253,7 @@ fn build_rejects_invalid_names_schemas_icons_and_uris() {
         "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "const": { "$ref": "https://a.example" } } },
     });
     with_schema(whole).tool(tool(&"a".repeat(128))).build().unwrap();
+    with_schema(json!({ "$schema": "http://json-schema.org/draft-07/schema#" })).build().unwrap();
     for (builder, part) in [
         (server().tool(tool("a")).tool(tool("a")), "duplicate tool \"a\""),
         (server().tool(tool("a b")), "invalid tool name \"a b\": use 1 to 128"),
@@ -266,7 +267,7 @@ fn build_rejects_invalid_names_schemas_icons_and_uris() {
             ),
             "invalid `x-mcp-header`",
         ),
-        (with_schema(json!({ "$schema": "http://json-schema.org/draft-07/schema#" })), "draft-07"),
+        (with_schema(json!({ "$schema": "https://a.example/dialect" })), "dialect"),
         (with_schema(json!({ "$schema": 5 })), "dialect"),
         (
             with_schema(json!({ "properties": { "a": { "$ref": "https://a.example/s.json" } } })),

@@ -29,8 +29,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// The first request to a new process is `server/discover`. A server that does not answer it as one
 /// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility"). So
-/// does a server that has not answered yet, because it is slow to start or because it ignores
-/// methods that it does not know; then the first suitable answer decides.
+/// does a server that has not answered within the [timeout](Self::probe_timeout), because it is slow
+/// to start or ignores methods that it does not know; then the first suitable answer decides.
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while the process runs.
@@ -106,7 +106,8 @@ impl AnyRevisionChild {
             // The process may have ended because of the probe.
             Ok(answered) => answered.unwrap_or(Era::Legacy),
             Err(_) => {
-                // An answer that does not match leaves it to the other one to decide.
+                // If the probe fails, or the answer is not that of a current server, `initialize`
+                // decides.
                 let opened = tokio::select! {
                     biased;
                     Ok(Era::Current) = &mut answer => return Ok(Process::current(&stream)),
@@ -114,10 +115,10 @@ impl AnyRevisionChild {
                 };
                 match opened {
                     Ok(legacy) => return Ok(legacy),
-                    Err(_) if stream.is_closed() => Era::Legacy,
+                    Err(error) if error.is_transient() && stream.is_closed() => Era::Legacy,
                     Err(error) if answer.is_terminated() => return Err(error),
-                    Err(error) => match answer.await {
-                        Ok(Era::Current) => Era::Current,
+                    Err(error) => match timeout(PROBE_TIMEOUT, answer).await {
+                        Ok(Ok(Era::Current)) => Era::Current,
                         _ => return Err(error),
                     },
                 }
@@ -126,7 +127,7 @@ impl AnyRevisionChild {
         match era {
             Era::Current => Ok(Process::current(&stream)),
             // Starts the process again if it has ended.
-            Era::Legacy => self.open(self.child.start().await?, meta).await,
+            Era::Legacy => self.open(self.child.restart().await?, meta).await,
         }
     }
 

@@ -155,6 +155,15 @@ impl ChildServer {
         Ok(client)
     }
 
+    /// Like [`ChildServer::start`], after a process was started. Fails if it was shut down since.
+    #[doc(hidden)]
+    pub async fn restart(&self) -> Result<StreamClient, TransportError> {
+        if self.running.lock().await.is_none() {
+            return Err(TransportError::not_sent("the server was shut down"));
+        }
+        self.start().await
+    }
+
     /// Returns the timeout of one request.
     #[doc(hidden)]
     pub fn request_timeout(&self) -> Duration {
