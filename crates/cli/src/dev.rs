@@ -49,6 +49,9 @@ pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
     let session = Session { server, answers, ring };
     session.introduce().await;
     explain();
+    // For scripts, which pass commands through a pipe.
+    let is_script = !io::stdin().is_terminal();
+    let mut first_failure = None;
     while let Some(line) = session.next_line().await {
         let line = line.trim();
         let done = match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
@@ -61,12 +64,13 @@ pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
             ("tools", "") => session.show_tools().await,
             (tool, arguments) => session.call(tool, arguments.trim()).await,
         };
-        if let Err(Failure { message, .. }) = done {
+        if let Err(Failure { code, message }) = done {
             output::note(&terminal::sanitize(&message));
+            first_failure = first_failure.or(Some(code));
         }
     }
     session.server.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(first_failure.filter(|_| is_script).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
 struct Session {
@@ -165,10 +169,10 @@ impl Session {
         let arguments = Value::Object(arguments);
         let client = self.client(arguments.to_string());
         let result = client.call_tool(tool, arguments).await?;
-        if result.is_error {
-            output::note("The tool failed:");
-        }
         interactive::show_result(&result);
+        if result.is_error {
+            return Err(Failure { code: 1, message: "The tool failed.".to_owned() });
+        }
         Ok(())
     }
 

@@ -13,11 +13,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// The exit code if a login is needed, or has failed.
+pub(crate) const LOGIN_NEEDED: u8 = 6;
+
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     pub(crate) fn login(error: impl fmt::Display) -> Self {
-        Self { code: 6, message: error.to_string() }
+        Self { code: LOGIN_NEEDED, message: error.to_string() }
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
@@ -28,7 +31,7 @@ impl Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         let code = if is_login(&error) {
-            6
+            LOGIN_NEEDED
         } else if error.is_handler() {
             5
         } else if error.as_server_error().is_some()

@@ -2,17 +2,22 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use mrtr::gateway::Gateway;
 use mrtr::http::ServeOptions;
 use mrtr::schema::capabilities::Implementation;
-use mrtr::{ClientSet, KeyRing, Server, ServerBuilder};
+use mrtr::{ClientSet, Connection, KeyRing, Server, ServerBuilder};
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{Failure, Result};
 use crate::options;
 use crate::output;
+
+/// How long a server that runs as a child process may take to exit, and again after `SIGTERM`.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The environment variable with the key ring of a gateway that listens.
 const KEYS: &str = "MRTR_KEYS";
@@ -59,6 +64,12 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
         outcome = serving => outcome,
         () = gateway.run() => Ok(()),
     };
+    // Dropped, they would be killed when this process exits.
+    let children = set.iter().filter_map(|(_, client)| match client.transport() {
+        Connection::Child(child) => Some(child.shutdown(CHILD_TIMEOUT)),
+        _ => None,
+    });
+    join_all(children).await;
     outcome.map_err(|error| unavailable(&error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,7 @@ use mrtr::schema::uri;
 use mrtr::terminal::sanitize_line;
 use serde_json::json;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, LOGIN_NEEDED, Result};
 use crate::options::{Login, Server};
 use crate::output::{self, bold, dim};
 
@@ -32,20 +32,25 @@ pub(crate) async fn login(login: &Login, json: bool) -> Result<ExitCode> {
     };
     if session.needs_login(now()) {
         // The server's challenge names the scopes. Not every server sends one for this request,
-        // whose failure says nothing about the login.
-        let _ = server.connect(oauth.clone())?.build().discover().await;
+        // whose failure says nothing about the login, unless it is that of a login.
+        let discovered = server.connect(oauth.clone())?.build().discover().await;
+        if let Err(failure) = discovered.map_err(Failure::from)
+            && failure.code == LOGIN_NEEDED
+        {
+            return Err(failure);
+        }
     }
     let session = oauth.session(&server.url).await.map_err(Failure::login)?;
     if session.needs_login(now()) || !has_scopes(&session) {
         oauth.log_in(&server.url).await.map_err(Failure::login)?;
     }
-    print(server, &oauth.session(&server.url).await.map_err(Failure::login)?, json);
+    print(&server.url, &oauth.session(&server.url).await.map_err(Failure::login)?, json);
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn logout(server: &Server, json: bool) -> Result<ExitCode> {
+pub(crate) async fn logout(url: &str, json: bool) -> Result<ExitCode> {
     let oauth = builder()?.build().map_err(Failure::usage)?;
-    let outcome = oauth.log_out(&server.url).await.map_err(Failure::login)?;
+    let outcome = oauth.log_out(url).await.map_err(Failure::login)?;
     let (text, reason) = match outcome {
         Logout::NotLoggedIn => ("not logged in", None),
         Logout::NotRevoked(reason) => ("logged out, without revocation", Some(reason)),
@@ -55,16 +60,16 @@ pub(crate) async fn logout(server: &Server, json: bool) -> Result<ExitCode> {
         output::json(&json!({ "outcome": text, "reason": reason }));
     } else {
         let reason = reason.map_or(String::new(), |reason| format!(": {}", sanitize_line(&reason)));
-        output::line(&format!("{}: {text}{reason}", host(&server.url)));
+        output::line(&format!("{}: {text}{reason}", host(url)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn whoami(server: &Server, json: bool) -> Result<ExitCode> {
+pub(crate) async fn whoami(url: &str, json: bool) -> Result<ExitCode> {
     let oauth = builder()?.build().map_err(Failure::usage)?;
-    let session = oauth.session(&server.url).await.map_err(Failure::login)?;
-    print(server, &session, json);
-    Ok(if session.is_logged_in() { ExitCode::SUCCESS } else { ExitCode::from(6) })
+    let session = oauth.session(url).await.map_err(Failure::login)?;
+    print(url, &session, json);
+    Ok(if session.is_logged_in() { ExitCode::SUCCESS } else { ExitCode::from(LOGIN_NEEDED) })
 }
 
 impl Login {
@@ -120,10 +125,10 @@ fn host(url: &str) -> String {
     sanitize_line(uri::host(url))
 }
 
-fn print(server: &Server, session: &StoredSession, json: bool) {
+fn print(url: &str, session: &StoredSession, json: bool) {
     if json {
         output::json(&json!({
-            "server": server.url,
+            "server": url,
             "loggedIn": session.is_logged_in(),
             "issuer": session.issuer(),
             "clientId": session.client_id(),
@@ -133,7 +138,7 @@ fn print(server: &Server, session: &StoredSession, json: bool) {
         }));
         return;
     }
-    output::line(&bold(&host(&server.url)));
+    output::line(&bold(&host(url)));
     let row = |label: &str, text: &str| {
         output::line(&format!("  {} {}", dim(&format!("{label:<9}")), sanitize_line(text)));
     };

@@ -41,8 +41,8 @@ fn main() -> ExitCode {
             Command::Call(call) => call::run(call, options.json).await,
             Command::Cancel(cancel) => call::cancel(cancel, options.json).await,
             Command::Login(login) => login::login(login, options.json).await,
-            Command::Logout(server) => login::logout(server, options.json).await,
-            Command::Whoami(server) => login::whoami(server, options.json).await,
+            Command::Logout { url } => login::logout(url, options.json).await,
+            Command::Whoami { url } => login::whoami(url, options.json).await,
             Command::Gateway(gateway) => gateway::run(gateway).await,
             Command::Dev(dev) => dev::run(dev).await,
             Command::New { path } => new::run(path),
@@ -54,6 +54,10 @@ fn main() -> ExitCode {
     });
     // A prompt may still block a thread at the terminal although its call has ended.
     runtime.shutdown_background();
+    let done = done.and_then(|code| match output::error() {
+        None => Ok(code),
+        Some(error) => Err(Failure { code: 1, message: format!("standard output: {error}") }),
+    });
     match done {
         Ok(code) => code,
         Err(Failure { code, message }) => {

@@ -35,9 +35,15 @@ pub(crate) enum Command {
     /// Logs in at the authorization server of an MCP server
     Login(Login),
     /// Deletes the stored tokens, and asks the authorization server to revoke them
-    Logout(Server),
+    Logout {
+        /// URL of the server's MCP endpoint
+        url: String,
+    },
     /// Shows the stored login of a server; exits with code 6 if there is none
-    Whoami(Server),
+    Whoami {
+        /// URL of the server's MCP endpoint
+        url: String,
+    },
     /// Serves the tools, prompts and resources of several servers as one server
     Gateway(Gateway),
     /// Runs the server of a cargo project, reloads it when its source changes, calls its tools, and

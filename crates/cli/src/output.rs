@@ -1,13 +1,32 @@
 //! Output on the standard streams.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
-/// Prints a line of the result to standard output.
+/// The first error of standard output.
+static ERROR: OnceLock<io::Error> = OnceLock::new();
+
+/// Returns the first error of standard output, if a result could not be printed.
+pub(crate) fn error() -> Option<&'static io::Error> {
+    check(io::stdout().flush());
+    ERROR.get()
+}
+
+fn check(printed: io::Result<()>) {
+    match printed {
+        // A reader that closed the stream wants no more output.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = ERROR.set(error);
+        }
+        _ => {}
+    }
+}
+
+/// Prints a line of the result to standard output. See [`error`].
 pub(crate) fn line(text: &str) {
-    // A reader that closed the stream wants no more output.
-    let _ = writeln!(io::stdout(), "{text}");
+    check(writeln!(io::stdout(), "{text}"));
 }
 
 /// Prints a line for the user to standard error.
@@ -44,10 +63,9 @@ pub(crate) fn line_break() -> &'static str {
     if io::stderr().is_terminal() { "\n" } else { "" }
 }
 
-/// Prints a value as JSON, with the control characters of terminals escaped.
+/// Prints a value as JSON, with the control characters of terminals escaped. See [`error`].
 pub(crate) fn json(value: &impl Serialize) {
-    // A reader that closed the stream wants no more output.
-    let _ = try_json(value);
+    check(try_json(value));
 }
 
 /// Like [`json`], and returns the error of the stream.

@@ -27,8 +27,8 @@ pub enum CallOutcome<R> {
     /// tasks. [`finish`](Client::finish) the call, or [`resume`](Client::resume) it without
     /// responses, now or later: that polls the task.
     ///
-    /// After [`Client::with_pause_in_every_round`], also a call of any kind whose round ended with a
-    /// request state alone.
+    /// After [`Client::with_pause_in_every_round`], also a call of any kind whose round ended with
+    /// a request state alone.
     Working(PendingCall),
 }
 

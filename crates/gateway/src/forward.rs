@@ -55,7 +55,7 @@ fn responses(cx: &ManualContext, call: &PendingCall) -> Option<InputResponses> {
     answers.collect::<Option<_>>().map(InputResponses)
 }
 
-/// Passes the input requests of a paused call on to the caller, or, if it has none, the state alone.
+/// Passes the input requests of a paused call on to the caller, or the state alone if it has none.
 fn ask<T, O>(upstream: &Upstream<T>, call: PendingCall) -> ManualOutput<O> {
     let requests = call.input_requests().0.iter();
     let asked = requests.fold(InputRequired::new(), |asked, (key, request)| {

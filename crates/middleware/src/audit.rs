@@ -82,14 +82,13 @@ pub enum AuditOutcome {
     InputRequired,
     /// The call has become a task.
     Task,
-    /// It was answered with a JSON-RPC error.
+    /// It was answered with a JSON-RPC error. This includes a panic of an inner layer.
     Error {
         /// The code of the error.
         code: i64,
     },
-    /// The request ended without a response: the client cancelled it or disconnected, an outer
-    /// layer timed out, or an inner layer panicked. Detached work, such as a single-use round, may
-    /// still complete.
+    /// The request ended without a response: the client cancelled it or disconnected, or an outer
+    /// layer timed out. Detached work, such as a single-use round, may still complete.
     Cancelled,
 }
 

@@ -167,8 +167,8 @@ impl WatchedResources {
     }
 
     /// Returns the URIs in groups, each group in the order of [`uris`](Self::uris): for limits per
-    /// group. `group` returns `None` for a URI to leave out. It must be quick, and must not call the
-    /// server's handlers: subscriptions wait for it.
+    /// group. `group` returns `None` for a URI to leave out. It must be quick, since subscriptions
+    /// wait for it, and must not subscribe to anything itself.
     pub fn uris_by<K: Ord + Clone>(
         &mut self,
         group: impl Fn(&str) -> Option<K>,

@@ -105,8 +105,9 @@ impl Tool {
         self
     }
 
-    /// Sets the schema of the arguments, instead of that of their type: JSON Schema without external
-    /// references, of the dialect that `$schema` names, from draft 4 to 2020-12. Default: 2020-12.
+    /// Sets the schema of the arguments, instead of that of their type: JSON Schema without
+    /// external references, of the dialect that `$schema` names, from draft 4 to 2020-12. Default:
+    /// 2020-12.
     ///
     /// Arguments must match both the schema and the type. Without the feature `validate`, only the
     /// type is checked.

@@ -143,3 +143,33 @@ fn gateway_refuses_what_it_cannot_serve() {
     let why = format!("cannot listen on {address}");
     assert!(text(&refused.stderr).contains(&why), "{}", text(&refused.stderr));
 }
+
+mod child {
+    use super::*;
+
+    /// Answers `server/discover`. After the end of its input, it takes a while to write a file.
+    const SERVER: &str = r#"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("probe"\|[0-9]*\).*/\1/p')
+            test -n "$id" && echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{}}}"
+        done
+        n=0
+        while test $n -lt 100; do n=$((n + $(printf 1 | sed 1q))); done
+        echo saved > "$0"
+    "#;
+
+    #[test]
+    fn upstream_can_save_its_work_when_the_gateway_ends() {
+        let folder = scratch("gateway-child");
+        let saved = folder.join("saved.txt");
+        let _ = std::fs::remove_file(&saved);
+        let child = json!({ "command": "sh", "args": ["-c", SERVER, saved.to_str().unwrap()] });
+        let config = folder.join("servers.json");
+        std::fs::write(&config, json!({ "mcpServers": { "child": child } }).to_string()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+        command.args(["gateway", config.to_str().unwrap()]).stdin(Stdio::null());
+        let mut running = Running(command.stdout(Stdio::null()).spawn().unwrap());
+        assert!(running.0.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&saved).unwrap(), "saved\n");
+    }
+}

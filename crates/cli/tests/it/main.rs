@@ -13,6 +13,7 @@ mod dev;
 mod gateway;
 mod install;
 mod new;
+mod output;
 
 use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;

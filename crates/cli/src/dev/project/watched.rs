@@ -3,19 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The most files of a folder that are looked at.
 const MAX_FILES: usize = 10_000;
 
+/// After how many builds in a row that change a file it counts as made by them.
+const MADE_BY_BUILDS: u32 = 4;
+
 /// The files that a binary was built from, as they were seen.
 #[derive(Default)]
 pub(super) struct Watched {
     /// The time of the last change; `None` if the file did not exist.
     files: BTreeMap<PathBuf, Option<SystemTime>>,
-    /// Files that changed during the last build: perhaps the build has made them.
-    changed_by_build: BTreeSet<PathBuf>,
+    /// Files that changed during the last build, perhaps because the build has made them, each with
+    /// the number of builds in a row and its digest.
+    changed_by_build: BTreeMap<PathBuf, (u32, Option<u64>)>,
     /// After a build that failed: folders, since it may lack a file that does not exist yet.
     folders: Folders,
 }
@@ -42,10 +47,11 @@ impl Watched {
 
     /// Watches these files, from which a build that began at `started` was made.
     ///
-    /// A file that changed during the build counts as changed. If it changed during the build
-    /// before, too, the builds have made it, and it counts as seen.
+    /// A file that changed during the build counts as changed: perhaps a person has saved it. It
+    /// counts as seen if it changed during the build before, too, to the same content, or during
+    /// [`MADE_BY_BUILDS`] builds in a row: then the builds have made it.
     pub(super) fn replace(&mut self, files: Vec<PathBuf>, started: SystemTime) {
-        let (now, mut changed_by_build) = (SystemTime::now(), BTreeSet::new());
+        let (now, mut changed_by_build) = (SystemTime::now(), BTreeMap::new());
         let mut look = |file: &PathBuf| {
             let changed = last_change(file);
             let before = match self.files.get(file) {
@@ -55,8 +61,11 @@ impl Watched {
             if before == changed || file.ends_with("Cargo.lock") {
                 return changed;
             }
-            changed_by_build.insert(file.clone());
-            if self.changed_by_build.contains(file) { changed } else { before }
+            let (builds, last) = self.changed_by_build.get(file).copied().unwrap_or_default();
+            let digest = digest(file);
+            changed_by_build.insert(file.clone(), (builds + 1, digest));
+            let is_same = builds > 0 && digest == last;
+            if is_same || builds + 1 >= MADE_BY_BUILDS { changed } else { before }
         };
         let files = files.into_iter().map(|file| (file.clone(), look(&file))).collect();
         *self = Self { files, changed_by_build, folders: Folders::new() };
@@ -66,6 +75,13 @@ impl Watched {
     pub(super) fn watch_folders(&mut self, folders: Folders) {
         self.folders = folders;
     }
+}
+
+/// Returns a digest of the content of a file; `None` for a folder.
+fn digest(file: &Path) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    fs::read(file).ok()?.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 /// Returns the time of the last change of a file, or of any file in a folder.
@@ -145,6 +161,29 @@ mod tests {
         watched.look();
         watched.replace(files, started(10));
         assert!(!watched.have_changed());
+    }
+
+    /// Saved while a build ran, and again while the next one ran.
+    #[test]
+    fn save_during_two_builds_counts() {
+        let folder = Folder::new("during-two-builds");
+        let mut watched = Watched::default();
+        let path = folder.write("main.rs", 100);
+        watched.replace(vec![path.clone()], started(90));
+        let mut build = |content: &str, seconds_ago: u64| {
+            watched.look();
+            fs::write(&path, content).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(seconds_ago);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            watched.replace(vec![path.clone()], started(seconds_ago + 5));
+            watched.have_changed()
+        };
+        assert!(build("one", 80));
+        assert!(build("two", 70));
+        assert!(!build("two", 60), "a generated file");
+        // A generated file with another content each time does not build forever.
+        let changes = [50, 40, 30, 20].map(|ago| build(&ago.to_string(), ago));
+        assert!(!changes.last().unwrap(), "{changes:?}");
     }
 
     #[test]

@@ -29,8 +29,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// The first request to a new process is `server/discover`. A server that does not answer it as one
 /// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility"). So
-/// does a server that has not answered within the [timeout](Self::probe_timeout), because it is slow
-/// to start or ignores methods that it does not know; then the first suitable answer decides.
+/// does a server that has not answered within the [timeout](Self::probe_timeout), because it is
+/// slow to start or ignores methods that it does not know. Then the first suitable answer decides.
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while the process runs.
