@@ -32,6 +32,10 @@ const MAX_RECURSION: usize = 4_000;
 /// Maximum size of a compiled pattern, in bytes. Fifty Unicode letters take half of it.
 const MAX_PATTERN_SIZE: usize = 2 << 20;
 
+/// Maximum size of all compiled patterns, in bytes. Each gets an equal share, up to
+/// [`MAX_PATTERN_SIZE`].
+const MAX_PATTERNS_SIZE: usize = 8 << 20;
+
 /// Maximum number of different patterns.
 const MAX_PATTERNS: usize = 100;
 
@@ -117,10 +121,10 @@ impl Validator {
         };
         find_anchors(&root, &mut estimator.anchors, 0);
         let breadth = estimator.cost(&root).map_err(InvalidValue::new)?;
-        let CostEstimator { recursive, depth, .. } = estimator;
+        let CostEstimator { recursive, depth, patterns, .. } = estimator;
+        let size = MAX_PATTERN_SIZE.min(MAX_PATTERNS_SIZE / patterns.len().max(1));
         // The `regex` crate matches in linear time; the default engine backtracks.
-        let patterns = PatternOptions::regex();
-        let patterns = patterns.size_limit(MAX_PATTERN_SIZE).dfa_size_limit(MAX_PATTERN_SIZE / 4);
+        let patterns = PatternOptions::regex().size_limit(size).dfa_size_limit(size / 4);
         let options = jsonschema::options().with_pattern_options(patterns);
         let inner = options.build(&root).map_err(|error| InvalidValue::new(error.to_string()))?;
         Ok(Self { inner, breadth, recursive, depth })
@@ -477,6 +481,13 @@ mod tests {
         let name = json!({ "pattern": "^[\\p{L} '-]{1,40}$" });
         assert_eq!(validator(name).unwrap().validate(&json!("Zoë")), Ok(()));
         // Between this limit and that of the library, 10 MB.
+        let names = |count: usize| {
+            let name =
+                |n| (format!("p{n}"), json!({ "pattern": format!("^[\\p{{L}} '-]{{1,40}}{n}$") }));
+            json!({ "properties": (0..count).map(name).collect::<serde_json::Map<_, _>>() })
+        };
+        assert!(validator(names(4)).is_ok());
+        assert!(validator(names(40)).is_err(), "they share the space");
         let large = validator(json!({ "pattern": "\\p{L}{200}" })).unwrap_err();
         assert!(large.reason().contains("regex"), "{large}");
         let mut negated = json!({ "enum": (0..1_000).collect::<Vec<_>>() });
