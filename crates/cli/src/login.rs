@@ -31,8 +31,8 @@ pub(crate) async fn login(login: &Login, json: bool) -> Result<ExitCode> {
         login.scopes.iter().all(|scope| granted.split(' ').any(|one| one == scope))
     };
     if session.needs_login(now()) {
-        // The server's challenge names the scopes. Not every server sends one for this request,
-        // whose failure says nothing about the login, unless it is that of a login.
+        // The server's challenge names the scopes. Not every server sends one for this request.
+        // Other failures of it do not concern the login.
         let discovered = server.connect(oauth.clone())?.build().discover().await;
         if let Err(failure) = discovered.map_err(Failure::from)
             && failure.code == LOGIN_NEEDED

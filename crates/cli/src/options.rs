@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
 /// questions.
 ///
-/// Exit codes: 0 success; 1 the tool or the build failed; 2 wrong usage, or an unusable file; 3 the
+/// Exit codes: 0 success; 1 the tool or the build failed, or standard output
+/// cannot be written; 2 wrong usage, or an unusable file; 3 the
 /// server rejected the request, cancelled the task, or violated the protocol; 4 the server is
 /// unreachable, or the timeout expired; 5 a question has no valid answer, or the call was paused or
 /// detached; 6 a login is needed, or has failed.

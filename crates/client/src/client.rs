@@ -210,13 +210,14 @@ impl<T: Transport> Client<T> {
         self.with(|options| options.capabilities = Some(Arc::new(capabilities)))
     }
 
-    /// Returns a client whose calls also pause in a round without input requests: when the server
-    /// returns a request state alone, to be sent back after a while. [`Client::begin_tool`] and
-    /// [`Client::resume`] then return [`CallOutcome::Working`](crate::CallOutcome::Working) with a
-    /// call that is no task.
+    /// Returns a client whose [`begin_tool`](Client::begin_tool) and the like, and whose
+    /// [`resume`](Client::resume), also return after a round without input requests: when the
+    /// server has returned a request state alone. The outcome is
+    /// [`Working`](crate::CallOutcome::Working), with a call that is no task. `resume` it without
+    /// responses: that waits for a moment, and sends the state back.
     ///
-    /// For clients that pass each round on, such as gateways. Other clients continue such a call by
-    /// themselves.
+    /// For clients that pass each round on, such as gateways. Methods that run a call until it is
+    /// complete continue it by themselves.
     #[must_use]
     pub fn with_pause_in_every_round(&self) -> Self {
         self.with(|options| options.pause_in_every_round = true)

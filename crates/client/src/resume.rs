@@ -38,7 +38,8 @@ impl<T: Transport> Client<T> {
     ///
     /// The server can only request what the client declared, so set a handler for each kind of
     /// input ([`ClientBuilder`](crate::ClientBuilder)), even if it is never called. Rounds without
-    /// input requests are repeated without returning.
+    /// input requests are repeated without returning, unless
+    /// [`with_pause_in_every_round`](Client::with_pause_in_every_round) is set.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
         Some(paused) if paused.upstream != upstream.name => {
             // Two upstreams have the same URI, and now the other one is offered.
             return Err(Error::new(
-                "This is now offered by another server than the one that asked. Call it again.",
+                "This URI is now offered by another server than the one that asked. Repeat the \
+                 request without its state.",
             ));
         }
         Some(Paused { call, .. }) => match responses(cx, &call) {

@@ -1,7 +1,7 @@
 //! The attribute macros. Their examples are here because in the macro crate they would need
 //! development dependencies, which would be compiled a second time, for the host.
 
-/// Turns an async function into a prompt.
+/// # Example
 ///
 /// ```
 /// use mrtr::{Result, Server, prompt};
@@ -22,7 +22,7 @@
 ///
 pub use mrtr_macros::prompt;
 
-/// Turns an async function into a resource.
+/// # Example
 ///
 /// ```
 /// use mrtr::{Result, Server, resource};
@@ -38,7 +38,7 @@ pub use mrtr_macros::prompt;
 ///
 pub use mrtr_macros::resource;
 
-/// Turns an async function into a resource template.
+/// # Example
 ///
 /// ```
 /// use mrtr::{Result, Server, resource_template};
@@ -59,7 +59,7 @@ pub use mrtr_macros::resource;
 ///
 pub use mrtr_macros::resource_template;
 
-/// Turns an async function into a tool.
+/// # Example
 ///
 /// ```
 /// use mrtr::{Context, Result, Server, tool};

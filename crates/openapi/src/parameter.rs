@@ -121,7 +121,7 @@ impl Parameter {
         let parts = parts(value)?;
         if self.location == Location::Path && parts.iter().all(|(_, value)| value.is_empty()) {
             // An empty segment would name another resource, such as the whole collection.
-            return Err("is empty".to_owned());
+            return Err("is empty, or has only empty values".to_owned());
         }
         let mut text = prefix.to_owned();
         if self.style == Style::Matrix && !self.explode {

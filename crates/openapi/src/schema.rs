@@ -79,7 +79,9 @@ impl<'a> Schemas<'a> {
     fn count(&mut self, bytes: usize) -> Result<(), String> {
         self.length += bytes;
         if self.length > MAX_SCHEMA {
-            return Err(format!("the input schema has more than {MAX_SCHEMA} bytes"));
+            return Err(format!(
+                "the input schema has more than {MAX_SCHEMA} bytes, or refers to itself too often"
+            ));
         }
         Ok(())
     }

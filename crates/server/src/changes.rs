@@ -166,9 +166,11 @@ impl WatchedResources {
         self.uris_by(|_| Some(())).remove(&()).unwrap_or_default()
     }
 
-    /// Returns the URIs in groups, each group in the order of [`uris`](Self::uris): for limits per
-    /// group. `group` returns `None` for a URI to leave out. It must be quick, since subscriptions
-    /// wait for it, and must not subscribe to anything itself.
+    /// Returns the URIs in groups, for limits per group. In each group, the first ones of all
+    /// callers come first.
+    ///
+    /// `group` returns `None` for a URI to leave out. It runs under a lock: it must be quick, and
+    /// must not open or drop a subscription, which would deadlock.
     pub fn uris_by<K: Ord + Clone>(
         &mut self,
         group: impl Fn(&str) -> Option<K>,
@@ -192,8 +194,8 @@ impl WatchedResources {
         groups.into_iter().map(|(key, ranks)| (key, in_order(ranks))).collect()
     }
 
-    /// Waits until what callers subscribed to differs from what [`uris`](Self::uris) saw last.
-    /// Dropping the future loses nothing.
+    /// Waits until what callers subscribed to differs from what [`uris`](Self::uris) or
+    /// [`uris_by`](Self::uris_by) saw last. Dropping the future loses nothing.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The server is gone, and with it all subscriptions.

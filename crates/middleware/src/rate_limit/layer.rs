@@ -18,7 +18,8 @@ use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
 /// Around a tool, it limits the calls of that tool. Around a group, all its features share one
 /// quota. Around the server, every request without a request state counts as a call, including
 /// lists, completions and polls of tasks. Clones share their counters, unless they are changed. A
-/// changed clone of a limit with a [store](Self::store) needs a store with another name.
+/// changed clone of a limit with a [store](Self::store) keeps its name, and so the counters: set
+/// the store again, with another name.
 ///
 /// ```
 /// use mrtr_middleware::RateLimit;

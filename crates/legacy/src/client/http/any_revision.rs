@@ -88,7 +88,7 @@ impl AnyRevisionClient {
             return if has_answered { Ok(Era::Current) } else { Err(error) };
         }
         let era = *self.era.get_or_init(|| era);
-        tracing::debug!(target: "mrtr::client", ?era, "revision of the server found out");
+        tracing::debug!(target: "mrtr::client", ?era, "era of the server detected");
         Ok(era)
     }
 }

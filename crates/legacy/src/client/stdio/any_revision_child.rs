@@ -23,6 +23,8 @@ use crate::client::adapter::{Adapter, ClientFacts};
 use crate::client::era::{Era, era_of, probe_request};
 use crate::client::mode::RevisionMode;
 
+/// The default of [`AnyRevisionChild::probe_timeout`], and how long an answer to the probe is
+/// awaited after `initialize` has failed.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server of any revision that runs as a child process.
@@ -30,7 +32,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first request to a new process is `server/discover`. A server that does not answer it as one
 /// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility"). So
 /// does a server that has not answered within the [timeout](Self::probe_timeout), because it is
-/// slow to start or ignores methods that it does not know. Then the first suitable answer decides.
+/// slow to start or ignores methods that it does not know. Then the first success decides.
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while the process runs.
@@ -70,7 +72,12 @@ impl AnyRevisionChild {
     }
 
     /// Sets how long a server may take to answer `server/discover` before it gets `initialize`,
-    /// too. Default: 5 s.
+    /// too. Default: 5 s. It applies to [`RevisionMode::Auto`] only.
+    ///
+    /// After this time both requests are open, and the first success decides. If `initialize` fails
+    /// while the process runs, `server/discover` gets 5 s more. Then the request that started the
+    /// process fails with the error of `initialize`. Dropping that request ends the attempt, and
+    /// the next request begins anew.
     pub fn probe_timeout(mut self, time: Duration) -> Self {
         self.probe_timeout = time;
         self
@@ -88,8 +95,8 @@ impl AnyRevisionChild {
             RevisionMode::Legacy => self.open(stream, meta).await?,
             RevisionMode::Auto => self.probe(stream, meta).await?,
         };
-        let is_legacy = started.legacy.is_some();
-        tracing::debug!(target: "mrtr::client", is_legacy, "revision of the server found out");
+        let era = if started.legacy.is_some() { Era::Legacy } else { Era::Current };
+        tracing::debug!(target: "mrtr::client", ?era, "era of the server detected");
         *process = Some(started.clone());
         Ok(started)
     }

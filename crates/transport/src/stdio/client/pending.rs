@@ -147,7 +147,7 @@ impl Pending {
             tracing::warn!(
                 target: "mrtr::stdio",
                 %id,
-                "notification dropped: too many are waiting to be read"
+                "notification dropped: too many, or too long ones, are unread"
             );
             if waiter.long_lived {
                 waiter.finish(Err(TransportError::interrupted(format!(
