@@ -48,7 +48,7 @@ pub(crate) enum InputSource {
 
 impl InputSource {
     /// Returns true if the call pauses before the next wait.
-    fn pauses_before_poll(&mut self) -> bool {
+    fn pauses_before_wait(&mut self) -> bool {
         match self {
             Self::Handlers => false,
             Self::Application { poll, .. } => !std::mem::take(poll),
@@ -153,7 +153,7 @@ impl<T: Transport> Client<T> {
                 },
                 Action::Wait(_)
                     if (machine.is_task() || self.options.pause_in_every_round)
-                        && input.pauses_before_poll() =>
+                        && input.pauses_before_wait() =>
                 {
                     guard.disarm();
                     return pause(machine);

@@ -77,8 +77,7 @@ impl Watched {
     }
 }
 
-/// Returns a digest of the content of a file; `None` for a folder, or an unreadable
-/// file.
+/// Returns a digest of the content of a file; `None` for a folder, or an unreadable file.
 fn digest(file: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     fs::read(file).ok()?.hash(&mut hasher);

@@ -146,22 +146,29 @@ impl ChildServer {
     /// If the process cannot be started.
     #[doc(hidden)]
     pub async fn start(&self) -> Result<StreamClient, TransportError> {
-        let mut running = self.running.lock().await;
-        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
-            return Ok(client.clone());
-        }
-        let (child, client) = self.spawn(&mut running)?;
-        *running = Some((child, client.clone()));
-        Ok(client)
+        self.start_in(&mut *self.running.lock().await)
     }
 
     /// Like [`ChildServer::start`], after a process was started. Fails if it was shut down since.
     #[doc(hidden)]
     pub async fn restart(&self) -> Result<StreamClient, TransportError> {
-        if self.running.lock().await.is_none() {
+        let mut running = self.running.lock().await;
+        if running.is_none() {
             return Err(TransportError::not_sent("the server was shut down"));
         }
-        self.start().await
+        self.start_in(&mut running)
+    }
+
+    fn start_in(
+        &self,
+        running: &mut Option<(Child, StreamClient)>,
+    ) -> Result<StreamClient, TransportError> {
+        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        let (child, client) = self.spawn(running)?;
+        *running = Some((child, client.clone()));
+        Ok(client)
     }
 
     /// Returns the timeout of one request.
