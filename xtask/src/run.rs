@@ -9,8 +9,13 @@ use std::time::Instant;
 use crate::Result;
 
 /// The root of the workspace.
+///
+/// `cargo run` says where it is. The path of the build can be that of another clone, which shares
+/// the target directory, or the one before the clone was moved.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+    let package =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// The target directory.
