@@ -41,7 +41,8 @@ impl<T: Transport> Client<T> {
     ///
     /// See [`CallError`]. A tool that fails in a way the model should read returns a result: see
     /// [`CallToolResult::is_error`]. With the feature `validate`, a result that does not match the
-    /// `outputSchema` of the last listing is a protocol error.
+    /// `outputSchema` of the last listing is a protocol error, and a tool whose `outputSchema` is
+    /// invalid is not called.
     ///
     /// ```
     /// # use mrtr_client::{CallError, Client, Transport};

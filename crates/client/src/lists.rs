@@ -28,8 +28,8 @@ const MAX_BYTES: usize = 64 << 20;
 impl<T: Transport> Client<T> {
     /// Lists the server's tools, with all pages (`tools/list`).
     ///
-    /// Tools with an invalid `x-mcp-header` or `outputSchema` are left out, with a warning in the
-    /// log. Icons with a URI that is unsafe to show are removed, here and in the other lists.
+    /// Tools with an invalid `x-mcp-header` are left out, with a warning in the log. Icons with a
+    /// URI that is unsafe to show are removed, here and in the other lists.
     ///
     /// The client remembers the tools for later calls: which arguments to mirror in headers, and
     /// the `outputSchema` to validate results against.

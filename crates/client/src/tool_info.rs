@@ -25,15 +25,23 @@ impl ToolInfo {
         Ok(Self {
             param_headers: ParamHeader::from_schema(&tool.input_schema)
                 .map_err(|error| error.to_string())?,
-            output_schema: OutputSchema::from_tool(tool)?,
+            output_schema: OutputSchema::of(tool),
         })
     }
 
     /// Returns the headers that mirror arguments of `call`, as names and values.
+    ///
+    /// Checks the output schema before the call is sent for the first time: later, the result or
+    /// the earlier rounds would be lost.
     pub(crate) fn param_headers(
         &self,
         call: &PendingCall,
     ) -> Result<Vec<(String, String)>, CallError> {
+        if call.state.is_none() && call.task.is_none() {
+            self.output_schema.check().map_err(|why| {
+                CallError::protocol(format!("tool {:?} was not called: {why}", call.target()))
+            })?;
+        }
         if self.param_headers.is_empty() {
             return Ok(Vec::new());
         }

@@ -149,7 +149,8 @@ fn tool<T: Transport>(
             forward(&upstream, &cx, async |client| client.begin_tool(&name, arguments).await).await
         }
     };
-    Some((offered, Tool::manual("", "", handler).definition(definition)))
+    let tool = Tool::manual("", "", handler).definition(definition).skip_validation();
+    Some((offered, tool))
 }
 
 /// Returns true if a tool is not app-only (MCP Apps). One with invalid metadata may be.

@@ -24,6 +24,8 @@ pub struct Tool {
     pub(crate) param_headers: Vec<ParamHeader>,
     /// True if the author set a schema.
     pub(crate) custom_schema: bool,
+    /// True if arguments and results are not validated against the schemas.
+    pub(crate) skip_validation: bool,
     /// The validators of arguments and results. Set when the server is built.
     pub(crate) schemas: Schemas,
     /// When its calls become tasks.
@@ -73,6 +75,7 @@ impl Tool {
             handler: call,
             param_headers: Vec::new(),
             custom_schema: false,
+            skip_validation: false,
             schemas: Schemas::default(),
             task: None,
             ui_resource: None,
@@ -125,6 +128,15 @@ impl Tool {
     pub fn output_schema(mut self, schema: Object) -> Self {
         self.wire.output_schema = Some(schema);
         self.custom_schema = true;
+        self
+    }
+
+    /// Does not validate arguments and results against the schemas, which may be of any dialect.
+    ///
+    /// For tools that forward calls to another server, which validates them. Its schemas are not
+    /// trusted: to compile them takes time and memory.
+    pub fn skip_validation(mut self) -> Self {
+        self.skip_validation = true;
         self
     }
 }

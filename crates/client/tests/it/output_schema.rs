@@ -43,9 +43,10 @@ async fn structured_content_must_match_the_output_schema() {
     }
 }
 
-/// No reference is fetched, and the cost of a schema is bounded.
+/// No reference is fetched, and the cost of a schema is bounded. A schema is compiled when its tool
+/// is called: the compiled schemas of a long list would exhaust the memory.
 #[tokio::test]
-async fn tool_with_an_unusable_output_schema_is_ignored() {
+async fn tool_with_an_unusable_output_schema_is_not_called() {
     for schema in [
         json!({ "$ref": "https://example.com/schema.json" }),
         json!({ "$schema": "https://example.com/dialect", "type": "object" }),
@@ -53,11 +54,17 @@ async fn tool_with_an_unusable_output_schema_is_ignored() {
         json!({ "$defs": doubling(), "$ref": "#/$defs/n0" }),
     ] {
         let server = server(schema.clone(), json!({ "content": [] }));
-        assert!(server.client().build().list_tools().await.unwrap().is_empty(), "{schema}");
+        let client = server.client().build();
+        assert_eq!(client.list_tools().await.unwrap().len(), 1);
+        let error = client.call_tool("t", json!({})).await.unwrap_err();
+        assert!(error.is_protocol() && error.to_string().contains("outputSchema"), "{error}");
+        assert_eq!(server.received().len(), 1, "{schema}");
     }
     let draft7 = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "type": "object" });
-    let server = server(draft7, json!({ "content": [] }));
-    assert_eq!(server.client().build().list_tools().await.unwrap().len(), 1);
+    let server = server(draft7, json!({ "content": [], "structuredContent": {} }));
+    let client = server.client().build();
+    client.list_tools().await.unwrap();
+    client.call_tool("t", json!({})).await.unwrap();
 }
 
 /// Returns definitions that each refer to the next one twice.

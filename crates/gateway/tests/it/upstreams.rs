@@ -251,6 +251,9 @@ impl RequestHandler for Sloppy {
                 tool("fine", object.clone()), tool("fine", object.clone()),
                 tool("not valid", object.clone()), tool("schema", json!({ "type": "string" })),
                 tool("also.fine", object),
+                // Only the upstream has to understand the schema: the gateway does not compile it.
+                tool("other-dialect", json!({ "type": "object", "$schema": "https://example.com/dialect" })),
+                tool("dynamic", json!({ "type": "object", "$dynamicRef": "#node" })),
             ] })
             }
             _ => Value::Null,
@@ -268,7 +271,10 @@ async fn invalid_tools_are_skipped_and_the_others_offered() {
     gateway.refresh().await;
     gateway.refresh().await;
     let client = connect(gateway.server(), "alice").build();
-    assert_eq!(tool_names(&client).await, ["s__fine", "s__also.fine"]);
+    assert_eq!(
+        tool_names(&client).await,
+        ["s__fine", "s__also.fine", "s__other-dialect", "s__dynamic"]
+    );
 }
 
 #[tokio::test]
