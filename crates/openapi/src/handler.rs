@@ -58,7 +58,7 @@ pub(crate) async fn call<C: ApiClient>(
     let sent = api.client.send(request, api.max_response_bytes).await;
     let failure = match sent {
         Ok(response) if response.body().len() <= api.max_response_bytes => {
-            return Ok(response::output(&response));
+            return Ok(response::output(&response, plan.output.as_ref()));
         }
         Ok(_) => "the response is too large".into(),
         Err(error) => error,

@@ -9,6 +9,7 @@ mod form;
 mod handler;
 mod media_type;
 mod operation;
+mod output_schema;
 mod parameter;
 mod plan;
 mod request;

@@ -9,8 +9,9 @@ use crate::document::Document;
 use crate::form::FormEncoding;
 use crate::media_type::{is_form, is_json};
 use crate::operation::{Operation, allowed_name};
+use crate::output_schema::OutputSchema;
 use crate::parameter::{Location, Parameter};
-use crate::schema::{MAX_SCHEMA, Schemas};
+use crate::schema::{Direction, Schemas};
 
 /// The most parameters of an operation.
 const MAX_PARAMETERS: usize = 256;
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) operation: Operation,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
+    /// What responses are checked against.
+    pub(crate) output: Option<OutputSchema>,
 }
 
 #[derive(Debug)]
@@ -87,7 +90,7 @@ impl Plan {
         }
         let declared = declared_parameters(document, item, object)?;
         let mut planning = Planning {
-            schemas: Schemas::new(document),
+            schemas: Schemas::new(document, Direction::Input),
             properties: Object::new(),
             required: Vec::new(),
         };
@@ -100,7 +103,7 @@ impl Plan {
             None => None,
         };
         check_path(&operation.path, &parameters)?;
-        let Planning { mut schemas, properties, required } = planning;
+        let Planning { schemas, properties, required } = planning;
         let mut schema = Object::new();
         schema.insert("type".to_owned(), "object".into());
         schema.insert("properties".to_owned(), properties.into());
@@ -108,17 +111,26 @@ impl Plan {
             schema.insert("required".to_owned(), required.into());
         }
         schema.insert("additionalProperties".to_owned(), false.into());
-        let definitions = Value::Object(schemas.definitions()?);
-        schemas.check_references(&definitions)?;
-        if definitions != json!({}) {
-            schema.insert("$defs".to_owned(), definitions);
-        }
-        check_schema(&mut schema)?;
-        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
-        if length > MAX_SCHEMA {
-            return Err(format!("the input schema has more than {MAX_SCHEMA} bytes"));
-        }
-        Ok((Self { operation: operation.clone(), parameters, body }, schema))
+        let schema = schemas.complete(schema)?;
+        Ok((Self { operation: operation.clone(), parameters, body, output: None }, schema))
+    }
+}
+
+impl Plan {
+    /// Checks responses against the schema of the document from now on, and returns it. Returns
+    /// `None` if there is no usable one.
+    pub(crate) fn add_output(&mut self, document: &Document, object: &Value) -> Option<Object> {
+        let operation = &self.operation;
+        let why = match OutputSchema::new(document, &operation.method, object) {
+            Ok(Some((checks, schema))) => {
+                self.output = Some(checks);
+                return Some(schema);
+            }
+            Ok(None) => "not all of its successful responses are JSON".to_owned(),
+            Err(why) => why,
+        };
+        tracing::warn!(target: "mrtr::openapi", %operation, why, "a tool has no output schema");
+        None
     }
 }
 
@@ -279,38 +291,4 @@ pub(crate) fn leaves(path: &str) -> bool {
         let name = segment.split(';').next().unwrap_or_default();
         name == "." || name == ".."
     })
-}
-
-/// Checks that the schema is one that a server can validate arguments by. If a pattern is not,
-/// patterns are left out.
-#[cfg(feature = "validate")]
-fn check_schema(schema: &mut Object) -> Result<(), String> {
-    use mrtr_schema::json_schema::Validator;
-
-    if Validator::new(schema).is_ok() {
-        return Ok(());
-    }
-    schema.values_mut().for_each(leave_out_patterns);
-    Validator::new(schema).map(drop).map_err(|error| format!("invalid schema: {error}"))
-}
-
-#[cfg(feature = "validate")]
-fn leave_out_patterns(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            // A property may have this name, but its schema is not a string.
-            if members.get("pattern").is_some_and(Value::is_string) {
-                members.remove("pattern");
-            }
-            members.values_mut().for_each(leave_out_patterns);
-        }
-        Value::Array(all) => all.iter_mut().for_each(leave_out_patterns),
-        _ => {}
-    }
-}
-
-#[cfg(not(feature = "validate"))]
-#[expect(clippy::unnecessary_wraps, reason = "the other version may fail")]
-fn check_schema(_: &mut Object) -> Result<(), String> {
-    Ok(())
 }

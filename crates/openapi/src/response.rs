@@ -8,11 +8,13 @@ use mrtr_server::ToolOutput;
 use serde_json::Value;
 
 use crate::media_type::is_json;
+use crate::output_schema::OutputSchema;
 
 /// How much of the body of an error the model gets to see, in characters.
 const MAX_ERROR: usize = 4_000;
 
-pub(crate) fn output(response: &Response<Bytes>) -> ToolOutput {
+/// Returns the result of a tool: with the output schema, that of a tool that has one.
+pub(crate) fn output(response: &Response<Bytes>, schema: Option<&OutputSchema>) -> ToolOutput {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let text = std::str::from_utf8(response.body()).ok();
@@ -25,20 +27,33 @@ pub(crate) fn output(response: &Response<Bytes>) -> ToolOutput {
         result.is_error = true;
         return result.into();
     }
-    match text {
-        Some("") => ToolOutput::text(format!("The API answered {status}.")),
-        Some(text) => {
-            let content = ContentBlock::text(text);
-            let value =
-                kind.filter(|kind| is_json(kind)).and_then(|_| serde_json::from_str(text).ok());
-            match value {
-                Some(value @ Value::Object(_)) => ToolOutput::structured(value, [content]),
-                _ => ToolOutput::content([content]),
-            }
-        }
+    let content = ContentBlock::text(match text {
+        Some("") => format!("The API answered {status}."),
+        Some(text) => text.to_owned(),
         None => {
             let (length, kind) = (response.body().len(), kind.unwrap_or("an unknown type"));
-            ToolOutput::text(format!("The API answered {status}, with {length} bytes of {kind}."))
+            format!("The API answered {status}, with {length} bytes of {kind}.")
+        }
+    });
+    let json = text.filter(|_| kind.is_some_and(is_json));
+    let value = json.and_then(|text| serde_json::from_str(text).ok());
+    let Some(schema) = schema else {
+        return match value {
+            Some(value @ Value::Object(_)) => ToolOutput::structured(value, [content]),
+            _ => ToolOutput::content([content]),
+        };
+    };
+    let checked = value.ok_or_else(|| "it is not JSON".to_owned());
+    match checked.and_then(|value| schema.check(&value).map(|()| value)) {
+        Ok(value) => ToolOutput::structured(value, [content]),
+        Err(why) => {
+            // The model gets the whole response: the request was carried out.
+            let why: String = why.chars().take(MAX_ERROR).collect();
+            let message = format!(
+                "The API carried out the request and answered {status}, but its response does not \
+                 match the output schema of this tool: {why}. The response:"
+            );
+            CallToolResult::error(vec![ContentBlock::text(message), content]).into()
         }
     }
 }

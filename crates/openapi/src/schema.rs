@@ -1,4 +1,4 @@
-//! Schemas of the document as JSON Schemas of arguments.
+//! Schemas of the document as JSON Schemas of arguments and of output.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,13 +9,13 @@ use crate::document::Document;
 
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// The longest schema of a tool's arguments, in bytes of JSON.
-pub(crate) const MAX_SCHEMA: usize = 64 << 10;
+/// The longest schema, in bytes of JSON.
+const MAX_SCHEMA: usize = 64 << 10;
 
 /// How deeply schemas may be nested. Readers of JSON have such limits for the whole message.
 const MAX_DEPTH: usize = 64;
 
-/// How many levels of `allOf` are searched for properties that only responses have.
+/// How many levels of `allOf` are searched for properties of the other direction.
 const MAX_ALL_OF: usize = 4;
 
 /// Keywords whose values are data, not schemas.
@@ -34,9 +34,36 @@ const DROPPED: [&str; 7] =
 /// Keywords that change where references lead.
 const UNSUPPORTED: [&str; 3] = ["$dynamicRef", "$id", "$recursiveRef"];
 
+/// Which way the values go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Direction {
+    /// In the arguments of a tool.
+    Input,
+    /// In the result of a tool.
+    Output,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        }
+    }
+
+    /// Returns the keyword of properties that go only the other way.
+    fn other_way(self) -> &'static str {
+        match self {
+            Self::Input => "readOnly",
+            Self::Output => "writeOnly",
+        }
+    }
+}
+
 /// Converts schemas, and collects those that they refer to.
 pub(crate) struct Schemas<'a> {
     document: &'a Document,
+    direction: Direction,
     /// Names of referenced schemas.
     referenced: BTreeSet<String>,
     /// Where references lead: names, and pointers into the schemas with these names.
@@ -46,11 +73,12 @@ pub(crate) struct Schemas<'a> {
 }
 
 impl<'a> Schemas<'a> {
-    pub(crate) fn new(document: &'a Document) -> Self {
-        Self { document, referenced: BTreeSet::new(), targets: BTreeSet::new(), length: 0 }
+    pub(crate) fn new(document: &'a Document, direction: Direction) -> Self {
+        let (referenced, targets) = (BTreeSet::new(), BTreeSet::new());
+        Self { document, direction, referenced, targets, length: 0 }
     }
 
-    /// Converts a schema for use in arguments.
+    /// Converts a schema.
     pub(crate) fn convert(&mut self, schema: &Value) -> Result<Value, String> {
         self.convert_value(schema, 0)
     }
@@ -79,8 +107,9 @@ impl<'a> Schemas<'a> {
     fn count(&mut self, bytes: usize) -> Result<(), String> {
         self.length += bytes;
         if self.length > MAX_SCHEMA {
+            let name = self.direction.name();
             return Err(format!(
-                "the input schema has more than {MAX_SCHEMA} bytes, or refers to itself too often"
+                "the {name} schema has more than {MAX_SCHEMA} bytes, or refers to itself too often"
             ));
         }
         Ok(())
@@ -88,7 +117,7 @@ impl<'a> Schemas<'a> {
 
     fn convert_object(&mut self, schema: &Object, depth: usize) -> Result<Object, String> {
         let mut visits = 0;
-        let read_only = self.read_only(schema, 0, &mut visits);
+        let hidden = self.hidden(schema, 0, &mut visits);
         self.count(visits)?;
         let mut converted = Object::new();
         for (key, value) in schema {
@@ -106,14 +135,14 @@ impl<'a> Schemas<'a> {
                 Value::String(reference) if name == "$ref" => self.reference(reference)?,
                 Value::Array(names) if name == "required" => {
                     let is_kept =
-                        |name: &&Value| !name.as_str().is_some_and(|n| read_only.contains(n));
+                        |name: &&Value| !name.as_str().is_some_and(|n| hidden.contains(n));
                     self.copy(&names.iter().filter(is_kept).cloned().collect())?
                 }
                 data if DATA.contains(&name) => self.copy(data)?,
                 Value::Object(map) if MAPS.contains(&name) => {
                     let mut schemas = Object::new();
                     for (name, schema) in map {
-                        if key == "properties" && read_only.contains(name.as_str()) {
+                        if key == "properties" && hidden.contains(name.as_str()) {
                             continue;
                         }
                         self.count(name.len() + 4)?;
@@ -141,26 +170,21 @@ impl<'a> Schemas<'a> {
         self.copy(&Value::String(format!("#/$defs/{name}")))
     }
 
-    /// Returns the names of properties that only responses have.
-    fn read_only<'s>(
-        &self,
-        schema: &'s Object,
-        level: usize,
-        visits: &mut usize,
-    ) -> HashSet<&'s str>
+    /// Returns the names of properties that go only the other way.
+    fn hidden<'s>(&self, schema: &'s Object, level: usize, visits: &mut usize) -> HashSet<&'s str>
     where
         'a: 's,
     {
         let resolved = |schema: &'s Value| self.document.resolve(schema).unwrap_or(schema);
         let mut names = HashSet::new();
         if let Some(Value::Object(properties)) = schema.get("properties") {
-            let is_read_only =
-                |schema| resolved(schema).get("readOnly") == Some(&Value::Bool(true));
+            let keyword = self.direction.other_way();
+            let is_hidden = |schema: &Value| schema.get(keyword) == Some(&Value::Bool(true));
             *visits += properties.len();
-            let read_only = properties.iter().filter(|(_, schema)| {
-                schema.get("readOnly") == Some(&Value::Bool(true)) || is_read_only(schema)
-            });
-            names.extend(read_only.map(|(name, _)| name.as_str()));
+            let hidden = properties
+                .iter()
+                .filter(|(_, schema)| is_hidden(schema) || is_hidden(resolved(schema)));
+            names.extend(hidden.map(|(name, _)| name.as_str()));
         }
         if let Some(Value::Array(parts)) = schema.get("allOf")
             && level < MAX_ALL_OF
@@ -172,14 +196,29 @@ impl<'a> Schemas<'a> {
                     // Parts may refer to the whole, many times. The schema is refused.
                     break;
                 }
-                names.extend(self.read_only(part, level + 1, visits));
+                names.extend(self.hidden(part, level + 1, visits));
             }
         }
         names
     }
 
-    /// Returns the definitions of all schemas that were referred to.
-    pub(crate) fn definitions(&mut self) -> Result<Object, String> {
+    /// Adds the definitions of all schemas that were referred to, and checks the whole.
+    pub(crate) fn complete(mut self, mut schema: Object) -> Result<Object, String> {
+        let definitions = Value::Object(self.definitions()?);
+        self.check_references(&definitions)?;
+        if definitions != json!({}) {
+            schema.insert("$defs".to_owned(), definitions);
+        }
+        check_schema(&mut schema)?;
+        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
+        if length > MAX_SCHEMA {
+            let name = self.direction.name();
+            return Err(format!("the {name} schema has more than {MAX_SCHEMA} bytes"));
+        }
+        Ok(schema)
+    }
+
+    fn definitions(&mut self) -> Result<Object, String> {
         let mut definitions = Object::new();
         while let Some(name) = self.referenced.pop_first() {
             if definitions.contains_key(&name) {
@@ -193,12 +232,14 @@ impl<'a> Schemas<'a> {
     }
 
     /// Checks that all references lead to something in the definitions.
-    pub(crate) fn check_references(&self, definitions: &Value) -> Result<(), String> {
+    fn check_references(&self, definitions: &Value) -> Result<(), String> {
         let is_lost = |target: &&String| definitions.pointer(&format!("/{target}")).is_none();
         match self.targets.iter().find(is_lost) {
             Some(target) => {
-                let reference = format!("{COMPONENTS}{target}");
-                Err(format!("the schema reference {reference:?} has no target in the arguments"))
+                let (reference, name) = (format!("{COMPONENTS}{target}"), self.direction.name());
+                Err(format!(
+                    "the schema reference {reference:?} has no target in the {name} schema"
+                ))
             }
             None => Ok(()),
         }
@@ -234,4 +275,38 @@ fn upgrade(schema: &mut Object) {
             _ => {}
         }
     }
+}
+
+/// Checks that the schema is one that a server can validate values by. If a pattern is not,
+/// patterns are left out.
+#[cfg(feature = "validate")]
+fn check_schema(schema: &mut Object) -> Result<(), String> {
+    use mrtr_schema::json_schema::Validator;
+
+    if Validator::new(schema).is_ok() {
+        return Ok(());
+    }
+    schema.values_mut().for_each(leave_out_patterns);
+    Validator::new(schema).map(drop).map_err(|error| format!("invalid schema: {error}"))
+}
+
+#[cfg(feature = "validate")]
+fn leave_out_patterns(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            // A property may have this name, but its schema is not a string.
+            if members.get("pattern").is_some_and(Value::is_string) {
+                members.remove("pattern");
+            }
+            members.values_mut().for_each(leave_out_patterns);
+        }
+        Value::Array(all) => all.iter_mut().for_each(leave_out_patterns),
+        _ => {}
+    }
+}
+
+#[cfg(not(feature = "validate"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other version may fail")]
+fn check_schema(_: &mut Object) -> Result<(), String> {
+    Ok(())
 }

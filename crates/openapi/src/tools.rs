@@ -40,6 +40,7 @@ pub struct OpenApi<C> {
     api: Api<C>,
     filter: Box<Rule>,
     confirm: Box<Rule>,
+    output_schema: Box<Rule>,
 }
 
 /// The tools of a document.
@@ -86,7 +87,8 @@ impl<C: ApiClient> OpenApi<C> {
         let before_send = Box::new(|_: &Context, _: &mut Request<Bytes>| Ok(()));
         let api = Api { base, client, before_send, max_response_bytes: 1 << 20 };
         let confirm = Box::new(|operation: &Operation| !operation.is_safe());
-        Ok(Self { document, api, filter: Box::new(|_| true), confirm })
+        let (filter, output_schema) = (Box::new(|_: &Operation| true), Box::new(|_: &_| false));
+        Ok(Self { document, api, filter, confirm, output_schema })
     }
 
     /// Selects the operations that become tools. Default: all. The others are not listed in
@@ -106,6 +108,22 @@ impl<C: ApiClient> OpenApi<C> {
         rule: impl Fn(&Operation) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.confirm = Box::new(rule);
+        self
+    }
+
+    /// Sets which operations have an output schema: that of their successful JSON responses. Default:
+    /// none, since a client may refuse a result that does not match it, and many APIs deviate from
+    /// their document.
+    ///
+    /// With the feature `validate`, a response that does not match becomes an error for the model
+    /// that says so and contains the response. If a successful response of the operation has no
+    /// JSON in the document, or the schema is not usable, the tool has no output schema; the log
+    /// says why.
+    pub fn output_schema_when(
+        mut self,
+        rule: impl Fn(&Operation) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.output_schema = Box::new(rule);
         self
     }
 
@@ -134,7 +152,7 @@ impl<C: ApiClient> OpenApi<C> {
 
     /// Builds the tools.
     pub fn build(self) -> OpenApiTools {
-        let Self { document, api, filter, confirm } = self;
+        let Self { document, api, filter, confirm, output_schema } = self;
         let api = Arc::new(api);
         let mut names = HashSet::new();
         let (mut tools, mut skipped) = (Vec::new(), Vec::new());
@@ -155,7 +173,13 @@ impl<C: ApiClient> OpenApi<C> {
                 Ok(planned)
             });
             match planned {
-                Ok(planned) => tools.push(tool(&api, planned, object, confirm(&operation))),
+                Ok((mut plan, input)) => {
+                    let output = output_schema(&operation)
+                        .then(|| plan.add_output(&document, object))
+                        .flatten();
+                    let schemas = (input, output);
+                    tools.push(tool(&api, plan, schemas, object, confirm(&operation)));
+                }
                 Err(reason) => skipped.push(SkippedOperation { operation, reason }),
             }
         }
@@ -165,7 +189,8 @@ impl<C: ApiClient> OpenApi<C> {
 
 fn tool<C: ApiClient>(
     api: &Arc<Api<C>>,
-    (plan, schema): (Plan, Object),
+    plan: Plan,
+    (input_schema, output_schema): (Object, Option<Object>),
     object: &Value,
     is_confirmed: bool,
 ) -> Tool {
@@ -181,10 +206,11 @@ fn tool<C: ApiClient>(
     } else {
         description.chars().take(MAX_DESCRIPTION).collect()
     };
-    let mut definition = ToolDefinition::new(operation.tool_name(), schema)
+    let mut definition = ToolDefinition::new(operation.tool_name(), input_schema)
         .with_description(description)
         .with_annotations(annotations(operation));
     definition.title = text("summary", MAX_TITLE);
+    definition.output_schema = output_schema;
     let (api, plan) = (Arc::clone(api), Arc::new(plan));
     let handler = move |cx: Context, arguments: Arguments| {
         call(Arc::clone(&api), Arc::clone(&plan), is_confirmed, cx, arguments)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use mrtr_openapi::OpenApiTools;
 use mrtr_schema::tool::CallToolResult;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Api, agreed, client, document, openapi, tool_of};
 
@@ -45,4 +45,100 @@ async fn response_beyond_the_limit_fails() {
     let (client, _) = client(tools, agreed());
     let result = client.call_tool("op", json!({})).await.unwrap();
     assert!(result.is_error && result.text().contains("too large"), "{}", result.text());
+}
+
+/// A response with the operation's tool, which has an output schema if the document has a usable
+/// one.
+async fn result_with_schema(
+    responses: &Value,
+    answer: (u16, &str, &'static str),
+) -> (Option<Value>, CallToolResult) {
+    let api = Api::default();
+    let (status, kind, body) = answer;
+    let answer = Response::builder().status(status).header("content-type", kind);
+    *api.answer.lock().unwrap() = Some(answer.body(Bytes::from_static(body.as_bytes())).unwrap());
+    let order = json!({
+        "type": "object",
+        "properties": {
+            "id": { "type": "integer", "readOnly": true },
+            "token": { "type": "string", "writeOnly": true },
+            "next": { "$ref": "#/components/schemas/Order" },
+        },
+        "required": ["id", "token"],
+    });
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": { "/x": { "get": { "operationId": "op", "responses": responses } } },
+        "components": {
+            "schemas": { "Order": order },
+            "responses": { "Empty": { "description": "" } },
+        },
+    });
+    let openapi = openapi(&document.to_string(), &api).output_schema_when(|_| true);
+    let OpenApiTools { tools, skipped, .. } = openapi.build();
+    assert!(skipped.is_empty(), "{skipped:?}");
+    let (client, _) = client(tools, agreed());
+    let schema = client.list_tools().await.unwrap().remove(0).output_schema.map(Value::Object);
+    (schema, client.call_tool("op", json!({})).await.unwrap())
+}
+
+fn order() -> Value {
+    json!({ "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Order" } } } })
+}
+
+const JSON: &str = "application/json";
+
+#[tokio::test]
+async fn output_schema_is_that_of_the_responses() {
+    let body = r#"{"id":1,"next":{"id":2}}"#;
+    let (schema, result) =
+        result_with_schema(&json!({ "200": order(), "default": {} }), (200, JSON, body)).await;
+    let schema = schema.unwrap();
+    // What only requests have is left out, and a reference at the top is followed.
+    assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["id"])));
+    assert_eq!(schema["properties"].as_object().unwrap().len(), 2);
+    assert_eq!(schema["$defs"]["Order"]["properties"]["next"]["$ref"], "#/$defs/Order");
+    assert_eq!(result.structured_content.unwrap()["next"], json!({ "id": 2 }));
+
+    let list = json!({ "content": { "application/json": { "schema": {
+        "type": "array", "items": { "$ref": "#/components/schemas/Order" },
+    } } } });
+    let (schema, result) =
+        result_with_schema(&json!({ "2XX": list, "404": {} }), (200, JSON, r#"[{"id":1}]"#)).await;
+    assert_eq!(schema.unwrap()["type"], "array");
+    assert_eq!(result.structured_content, Some(json!([{ "id": 1 }])));
+
+    let responses = json!({ "200": order(), "202": list });
+    let (schema, result) = result_with_schema(&responses, (202, JSON, "[]")).await;
+    assert_eq!(schema.unwrap()["anyOf"].as_array().unwrap().len(), 2);
+    assert_eq!(result.structured_content, Some(json!([])));
+}
+
+#[tokio::test]
+async fn operation_with_other_responses_has_no_output_schema() {
+    let empty = json!({ "$ref": "#/components/responses/Empty" });
+    let lost = json!({ "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Lost" } } } });
+    for responses in [json!({}), json!({ "200": order(), "204": empty }), json!({ "200": lost })] {
+        let (schema, result) = result_with_schema(&responses, (204, JSON, "")).await;
+        assert_eq!(schema, None, "{responses}");
+        assert!(!result.is_error, "{responses}");
+    }
+}
+
+/// The request was carried out, so its response must not be lost.
+#[tokio::test]
+async fn response_that_does_not_match_the_output_schema_reaches_the_model() {
+    let responses = json!({ "200": order() });
+    for (kind, body) in
+        [(JSON, r#"{"id":"A-1"}"#), (JSON, "[]"), ("text/plain", "done"), (JSON, "")]
+    {
+        // Without the feature, only what is not JSON is found.
+        if cfg!(not(feature = "validate")) && kind == JSON && !body.is_empty() {
+            continue;
+        }
+        let (_, result) = result_with_schema(&responses, (200, kind, body)).await;
+        assert!(result.is_error && result.structured_content.is_none(), "{body}");
+        let text = result.text();
+        assert!(text.contains("carried out the request") && text.contains(body), "{text}");
+    }
 }
