@@ -81,6 +81,10 @@ pub enum LoadError {
     /// is its number, counted from 1.
     #[error("line {0}: expected `active`, `staged` or `retiring`, a space and a secret")]
     InvalidLine(usize),
+    /// A comment contains a semicolon, so what follows could be meant as a key. The field is the
+    /// number of the line, counted from 1.
+    #[error("line {0}: a comment must not contain a semicolon")]
+    InvalidComment(usize),
     /// A secret is invalid.
     #[error("line {line}: {source}")]
     Secret {
@@ -106,8 +110,9 @@ impl KeyRing {
     /// Reads a key ring from text.
     ///
     /// Each line (or part between semicolons) is one key: `active`, `staged` or `retiring`, white
-    /// space, and a secret as written by [`Secret::to_base64url`]. Empty lines and comments that
-    /// start with `#` are ignored. `mrtr keygen` prints a line with a new secret.
+    /// space, and a secret as written by [`Secret::to_base64url`]. Empty lines are ignored, and so
+    /// are comments: `#` and the rest of its line, which must not contain a semicolon. `mrtr
+    /// keygen` prints a line with a new secret.
     ///
     /// ```
     /// use mrtr_codec::{KeyRing, Secret};
@@ -119,8 +124,8 @@ impl KeyRing {
     ///
     /// # Errors
     ///
-    /// [`LoadError::InvalidLine`] and [`LoadError::Secret`] with the number of the line, and
-    /// [`LoadError::Ring`] if the keys are not a valid ring.
+    /// [`LoadError::InvalidLine`], [`LoadError::InvalidComment`] and [`LoadError::Secret`] with the
+    /// number of the line, and [`LoadError::Ring`] if the keys are not a valid ring.
     pub fn from_text(audience: impl Into<String>, text: &str) -> Result<Self, LoadError> {
         let mut ring = Self::builder(audience);
         for line in lines(text) {
@@ -209,11 +214,14 @@ struct Line<'t> {
     secret: &'t str,
 }
 
-/// Splits text into lines, without comments and empty lines.
+/// Splits text into lines, or parts of lines, without comments and empty ones.
 fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>, LoadError>> {
-    text.split(['\n', ';']).zip(1..).filter_map(|(line, number)| {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        (!line.is_empty()).then(|| parse_line(line, number))
+    text.split('\n').zip(1..).flat_map(|(line, number)| {
+        let (keys, comment) = line.split_once('#').unwrap_or((line, ""));
+        // What follows a semicolon in a comment could be a key, or not.
+        let ambiguous = comment.contains(';').then_some(Err(LoadError::InvalidComment(number)));
+        let keys = keys.split(';').map(str::trim).filter(|key| !key.is_empty());
+        keys.map(move |key| parse_line(key, number)).chain(ambiguous)
     })
 }
 
@@ -272,6 +280,8 @@ mod tests {
             (format!("{}\n{}", line("active", 0), line("staged", 0)), "a secret occurs twice"),
             (format!("\n\n{secret}"), "line 3: expected `active`"),
             (format!("old {secret}"), "line 1: expected `active`"),
+            (format!("active {secret}\n# active A; {}", line("retiring", 1)), "line 2: a comment"),
+            (format!("active {secret} # June; July"), "line 1: a comment"),
             ("active short".to_owned(), "line 1: the secret"),
             (format!("# x\nactive {secret}!"), "line 2: the secret is not base64url"),
         ] {

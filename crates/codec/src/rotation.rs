@@ -62,15 +62,22 @@ impl SharedKeyRing {
     ///
     /// [`RotationError`] if the step is not safe. The ring is then unchanged.
     pub fn rotate(&self, ring: KeyRing) -> Result<(), RotationError> {
-        let current = self.0.load();
-        if !current.contains(ring.active_id()) {
-            return Err(RotationError::NotStaged);
+        let ring = Arc::new(ring);
+        let mut current = self.0.load();
+        loop {
+            if !current.contains(ring.active_id()) {
+                return Err(RotationError::NotStaged);
+            }
+            if !ring.contains(current.active_id()) {
+                return Err(RotationError::NotRetiring);
+            }
+            let found = self.0.compare_and_swap(&*current, Arc::clone(&ring));
+            if Arc::ptr_eq(&found, &current) {
+                return Ok(());
+            }
+            // Another thread replaced the ring after the checks, perhaps to revoke a key.
+            current = found;
         }
-        if !ring.contains(current.active_id()) {
-            return Err(RotationError::NotRetiring);
-        }
-        self.0.store(Arc::new(ring));
-        Ok(())
     }
 
     /// Replaces the ring immediately and without checks, to revoke a leaked secret.
@@ -127,6 +134,22 @@ mod tests {
         let token = shared.seal(b"x".to_vec()).unwrap();
         shared.replace_immediately(ring(5, &[]));
         assert_eq!(shared.open(&token), Err(OpenError::UnknownKey));
+    }
+
+    #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
+    fn a_concurrent_rotation_does_not_undo_a_revocation() {
+        for _ in 0..250 {
+            let shared = SharedKeyRing::new(ring(0, &[1]));
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    // Until the revocation, each step is safe.
+                    scope.spawn(|| (0..100).all(|_| shared.rotate(ring(0, &[1])).is_ok()));
+                }
+                scope.spawn(|| shared.replace_immediately(ring(5, &[])));
+            });
+            assert_eq!(shared.rotate(ring(0, &[1])), Err(RotationError::NotStaged));
+        }
     }
 
     #[test]

@@ -111,9 +111,9 @@ impl<C: ApiClient> OpenApi<C> {
         self
     }
 
-    /// Sets which operations have an output schema: that of their successful JSON responses. Default:
-    /// none, since a client may refuse a result that does not match it, and many APIs deviate from
-    /// their document.
+    /// Sets which operations have an output schema: that of their successful JSON responses.
+    /// Default: none, since a client may refuse a result that does not match it, and many APIs
+    /// deviate from their document.
     ///
     /// With the feature `validate`, a response that does not match becomes an error for the model
     /// that says so and contains the response. If a successful response of the operation has no
