@@ -58,7 +58,14 @@ pub(super) async fn read<T>(
         "text/event-stream" if status.is_success() => {
             let mut decoder = Decoder::new(response.max_length());
             let mut events = Vec::new();
+            let mut length = 0;
             while let Some(chunk) = response.chunk().await? {
+                length += chunk.len();
+                if length > response.max_length() {
+                    let max = response.max_length();
+                    let why = format!("sent a response of more than {max} bytes");
+                    return Err(response.violation(&why));
+                }
                 if decoder.push(&chunk, |event| events.push(event)).is_err() {
                     return Err(response.violation("sent an event that is too long or not UTF-8"));
                 }

@@ -84,7 +84,8 @@ impl DialectClient {
                 Ok(Response { id: Some(call.request.id), outcome })
             }
             Ended::Turn(event) => {
-                let (requests, questions) = turn.questions.into_iter().map(keyed).unzip();
+                let questions = turn.questions.into_iter().enumerate();
+                let (requests, questions) = questions.map(keyed).unzip();
                 let suspended = Suspended { event, call: known_as, questions };
                 let state = serde_json::to_string(&suspended).map_err(|error| unusable(&error))?;
                 let requests: Vec<_> = requests;
@@ -259,10 +260,11 @@ impl Turn {
 
 type Keyed = ((String, Box<RawValue>), (String, RequestId));
 
-/// Returns a question under a key, and the id of its answer.
-fn keyed(question: Request) -> Keyed {
+/// Returns a question under a key, and the id of its answer. The key contains the position: ids may
+/// be equal, and as long as the server likes.
+fn keyed((position, question): (usize, Request)) -> Keyed {
     let Request { id, method, params, .. } = question;
-    let key = format!("{}-{id}", method.replace('/', "-"));
+    let key = format!("{}-{position}", method.replace('/', "-"));
     let object = ObjectWriter::with_capacity(256).string("method", &method);
     let params = params.as_ref().map_or("{}", Params::as_str);
     let params = RawValue::from_string(params.to_owned()).unwrap_or_default();

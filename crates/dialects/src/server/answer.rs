@@ -8,7 +8,7 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId, code};
 use mrtr_transport::http::{EventSource, ResponseBody, event_stream, push_event};
-use mrtr_transport::{NotificationReceiver, headers, scope_challenge};
+use mrtr_transport::{NotificationReceiver, headers};
 
 /// The header of a session.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -61,13 +61,13 @@ impl Answer {
             Self::Error { status, id, error } => {
                 tracing::debug!(target: "mrtr::dialects", %error, "request rejected");
                 let status = status.unwrap_or_else(|| headers::status_for_error(&error));
-                let challenge = scope_challenge(&error);
+                let instruction = headers::status_and_header(&error);
                 let mut response = json(jsonrpc::Response::<RawJson>::error(id, error).to_json());
                 *response.status_mut() = status;
                 let headers = response.headers_mut();
-                if let Some(challenge) = challenge {
-                    headers.insert(header::WWW_AUTHENTICATE, challenge);
-                    *response.status_mut() = StatusCode::FORBIDDEN;
+                if let Some((status, name, value)) = instruction {
+                    headers.insert(name, value);
+                    *response.status_mut() = status;
                 } else if status == StatusCode::METHOD_NOT_ALLOWED {
                     headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
                 } else if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -52,7 +52,14 @@ impl<H: RequestHandler> Engine<H> {
         let DiscoverResult { mut capabilities, instructions, meta, .. } = discovered;
         let has_tasks = capabilities.has_extension(EXTENSION)
             && matches!(self.dialect, Dialect::Incomplete | Dialect::Tasks2322);
+        // No dialect has these.
         capabilities.extensions = None;
+        capabilities.logging = None;
+        let lists = [&mut capabilities.tools, &mut capabilities.prompts];
+        lists.into_iter().flatten().for_each(|list| list.list_changed = None);
+        if let Some(resources) = &mut capabilities.resources {
+            (resources.subscribe, resources.list_changed) = (None, None);
+        }
         let info = meta.and_then(|mut meta| meta.remove(key::SERVER_INFO)).unwrap_or_default();
         let mut capabilities: Object =
             serde_json::from_value(json!(capabilities)).map_err(|error| malformed(&error))?;

@@ -59,7 +59,7 @@ async fn answer_message<H: RequestHandler>(
             caller.capabilities = declared;
         } else {
             // The proposal's clients declare nothing: what is assumed without a session holds.
-            caller.capabilities.roots = declared.roots;
+            caller.capabilities.roots = declared.roots.or(caller.capabilities.roots);
         }
         caller.client = session.client;
     }

@@ -1,6 +1,7 @@
 //! Messages that are wrong, foreign or stale.
 
 use mrtr_dialects::Dialect;
+use mrtr_schema::capabilities::{ClientCapabilities, RootsCapability};
 use serde_json::{Value, json};
 
 use crate::support::{World, accepted, call};
@@ -220,8 +221,26 @@ async fn sessions_of_turns_are_checked_if_they_are_named() {
     weather["params"]["arguments"] = json!({ "location": "x" });
     let error = replica.post_with(&[("mcp-session-id", session)], &weather.to_string()).await;
     assert_eq!(error.json()["error"]["code"], -32021, "{error:?}");
-    let other = replica.by("bob").post_with(&[("mcp-session-id", session)], "[]").await;
+    // Nothing declared: what is configured holds, roots included.
+    let configured = ClientCapabilities::default().with_roots(RootsCapability::default());
+    let replica = world.endpoint_for_clients(Dialect::MultiTurnSse, configured);
+    let initialized = replica.post(&initialize(json!({}))).await;
+    let session = [("mcp-session-id", initialized.headers["mcp-session-id"].to_str().unwrap())];
+    let rooted = replica.post_with(&session, &call(1, "rooted").to_string()).await;
+    assert_eq!(rooted.headers["content-type"], "text/event-stream", "{rooted:?}");
+    // The endpoint has no subscriptions and no log levels, and does not say so.
+    assert_eq!(initialized.json()["result"]["capabilities"], json!({ "tools": {} }));
+    let other = replica.by("bob").post_with(&session, "[]").await;
     assert_eq!(other.status, 404);
+}
+
+#[tokio::test]
+async fn a_caller_with_too_many_requests_is_told_when_to_repeat_them() {
+    for dialect in Dialect::ALL.iter().copied() {
+        let answer = World::new().endpoint(dialect).post(&call(1, "limited")).await;
+        assert_eq!(answer.status, 429, "{dialect}");
+        assert_eq!(answer.headers["retry-after"], "7", "{dialect}");
+    }
 }
 
 #[tokio::test]

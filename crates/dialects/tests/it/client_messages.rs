@@ -27,20 +27,20 @@ use crate::support::{
 };
 
 /// What a scripted server answers: status, content type, body.
-type Reply = (u16, &'static str, String);
+pub(crate) type Reply = (u16, &'static str, String);
 
 /// A body, and `Last-Event-ID` if it was there.
 type Received = (Value, Option<String>);
 
 /// Answers request number `n` with reply number `n`, and keeps the requests.
 #[derive(Clone, Default)]
-struct Script {
+pub(crate) struct Script {
     replies: Arc<Mutex<Vec<Reply>>>,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Script {
-    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: Vec<Reply> = replies.into_iter().collect();
         replies.reverse();
         Self { replies: Arc::new(Mutex::new(replies)), ..Self::default() }
@@ -50,12 +50,12 @@ impl Script {
         Self::new(replies.into_iter().map(|message| json_reply(&message)))
     }
 
-    fn bodies(&self) -> Vec<Value> {
+    pub(crate) fn bodies(&self) -> Vec<Value> {
         self.received.lock().unwrap().iter().map(|(body, _)| body.clone()).collect()
     }
 }
 
-fn json_reply(message: &Value) -> Reply {
+pub(crate) fn json_reply(message: &Value) -> Reply {
     (200, "application/json", message.to_string())
 }
 
@@ -93,7 +93,7 @@ impl Service<Request<Incoming>> for Script {
     }
 }
 
-async fn start<S>(service: S) -> String
+pub(crate) async fn start<S>(service: S) -> String
 where
     S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>
         + Clone
@@ -108,7 +108,7 @@ where
 }
 
 /// A client that answers with the words of the proposals.
-fn client(dialect: Dialect, url: &str) -> ClientBuilder<DialectClient> {
+pub(crate) fn client(dialect: Dialect, url: &str) -> ClientBuilder<DialectClient> {
     let http = HttpClient::builder(url).build().unwrap();
     Client::builder(DialectClient::new(dialect, http))
         .on_form(async |question, form| {
@@ -123,7 +123,7 @@ fn client(dialect: Dialect, url: &str) -> ClientBuilder<DialectClient> {
         .on_sample(async |_, _| Ok(serde_json::from_value::<CreateMessageResult>(paris())?))
 }
 
-fn new_york() -> Value {
+pub(crate) fn new_york() -> Value {
     json!({ "location": "New York" })
 }
 
@@ -361,69 +361,11 @@ async fn a_tool_without_tasks_is_called_without_one() {
     assert_eq!(script.bodies()[1]["params"].get("task"), None);
 }
 
-#[tokio::test]
-async fn a_server_that_breaks_the_dialect_is_named() {
-    let asked = json!({ "a": github_login() });
-    let stream = |text: &str| (200, "text/event-stream", text.to_owned());
-    for (dialect, reply, why) in [
-        (Dialect::Incomplete, json_reply(&json!({ "jsonrpc": "2.0", "id": "$id" })), "malformed"),
-        (
-            Dialect::Incomplete,
-            json_reply(&json!({ "jsonrpc": "2.0", "id": 99, "input_requests": asked })),
-            "answered another request",
-        ),
-        (
-            Dialect::Incomplete,
-            json_reply(&json!({ "jsonrpc": "2.0", "id": "$id", "dependent_requests": asked })),
-            "malformed",
-        ),
-        (
-            Dialect::Dependent,
-            json_reply(&json!({ "jsonrpc": "2.0", "id": "$id", "dependent_requests": [] })),
-            "malformed `dependent_requests`",
-        ),
-        (
-            Dialect::Tasks2322,
-            json_reply(&json!({ "jsonrpc": "2.0", "id": "$id", "result": { "requestState": 5 } })),
-            "malformed result",
-        ),
-        (Dialect::Tasks2322, (202, "text/plain", String::new()), "did not answer"),
-        (Dialect::Incomplete, stream(": nothing\n\n"), "ended the stream"),
-        (Dialect::Incomplete, (502, "text/html", String::new()), "502"),
-    ] {
-        let url = start(Script::new([reply])).await;
-        let error = client(dialect, &url).build().call_tool("t", json!({})).await.unwrap_err();
-        assert!(error.to_string().contains(why), "{dialect}: {error}");
-    }
-    for (events, why) in [
-        ("event: input_required\nid: 4\n\n", "without buffer_input"),
-        ("event: buffer_input\nid: 1\n\nevent: input_required\n\n", "without an id"),
-        (
-            "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n\n",
-            "without buffer_input",
-        ),
-        ("data: {\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}\n\n", "another request"),
-        ("event: buffer_input\nid: 1\n\n", "ended the stream"),
-    ] {
-        let initialized = json!({ "jsonrpc": "2.0", "id": "$id", "result": {
-            "protocolVersion": "DRAFT-SEP-1858", "capabilities": {}, "serverInfo": {} } });
-        let script = Script::new([
-            json_reply(&initialized),
-            (202, "text/plain", String::new()),
-            stream(events),
-        ]);
-        let url = start(script).await;
-        let client = client(Dialect::MultiTurnSse, &url).build();
-        let error = client.call_tool("t", json!({})).await.unwrap_err();
-        assert!(error.to_string().contains(why), "{events}: {error}");
-    }
-}
-
 /// Serves each request by another replica.
 #[derive(Clone)]
-struct Fleet {
-    world: World,
-    dialect: Dialect,
+pub(crate) struct Fleet {
+    pub(crate) world: World,
+    pub(crate) dialect: Dialect,
 }
 
 impl Service<Request<Incoming>> for Fleet {

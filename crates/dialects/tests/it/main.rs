@@ -10,6 +10,7 @@
 
 mod bad_input;
 mod client_messages;
+mod hostile_servers;
 mod promises;
 mod server_messages;
 mod support;

@@ -171,6 +171,13 @@ impl World {
             .tool(Tool::new("hidden", "", async |_: Context| "found").visible_to(|caller| {
                 caller.principal().is_some_and(|principal| principal.subject() == "alice")
             }))
+            .tool(Tool::new("rooted", "", async |cx: Context| -> Result<String> {
+                Ok(format!("{:?}", cx.roots("roots").await?))
+            }))
+            .tool(Tool::new("limited", "", async |_: Context| -> Result<String> {
+                let again = mrtr_transport::too_many_requests(Duration::from_secs(7));
+                Err(mrtr_server::Error::response(again))
+            }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))
@@ -197,8 +204,16 @@ impl World {
 
     /// Starts a replica whose clients can answer nothing.
     pub(crate) fn endpoint_for_mute_clients(&self, dialect: Dialect) -> Replica {
+        self.endpoint_for_clients(dialect, ClientCapabilities::default())
+    }
+
+    pub(crate) fn endpoint_for_clients(
+        &self,
+        dialect: Dialect,
+        capabilities: ClientCapabilities,
+    ) -> Replica {
         let Replica(endpoint, principal) = self.endpoint(dialect);
-        Replica(endpoint.client_capabilities(ClientCapabilities::default()), principal)
+        Replica(endpoint.client_capabilities(capabilities), principal)
     }
 
     pub(crate) fn endpoint_with_limits(&self, dialect: Dialect, limits: RequestLimits) -> Replica {

@@ -71,10 +71,7 @@ impl RawResponse {
     /// whose subject is the server.
     pub fn violation(&mut self, what: &str) -> TransportError {
         let error = self.server.violation(what);
-        match self.info.take() {
-            Some(info) => error.with_http_response(info),
-            None => error,
-        }
+        self.with_info(error)
     }
 
     /// Creates the error of a response whose status is not a success. `why` is empty, or follows
@@ -82,9 +79,17 @@ impl RawResponse {
     pub fn rejection(&mut self, why: &str) -> TransportError {
         let status = self.status();
         if is_overload(status) {
-            return self.server.gateway_error(status);
+            let error = self.server.gateway_error(status);
+            return self.with_info(error);
         }
         self.violation(&format!("answered {status}{why}"))
+    }
+
+    fn with_info(&mut self, error: TransportError) -> TransportError {
+        match self.info.take() {
+            Some(info) => error.with_http_response(info),
+            None => error,
+        }
     }
 
     /// Creates the error of a connection that ended too early.
