@@ -2,7 +2,8 @@
 
 use proc_macro2::Span;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Expr, Ident, Lit, LitBool, LitStr, Meta, Token};
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Meta, Token};
 
 /// The kind of handler that an attribute makes of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub(crate) struct Arguments {
     pub(crate) mime_type: Option<LitStr>,
     pub(crate) manual: bool,
     pub(crate) annotations: Vec<(Ident, LitBool)>,
+    seen: Vec<String>,
 }
 
 impl Arguments {
@@ -92,7 +94,11 @@ impl Arguments {
             let error = format!("unknown attribute `{name}` of #[{}]", kind.suffix());
             return Err(syn::Error::new(option.span(), error));
         }
-        let text = |input| value::<LitStr>(input);
+        if self.seen.contains(&name) {
+            let error = format!("attribute `{name}` occurs twice");
+            return Err(syn::Error::new(option.span(), error));
+        }
+        self.seen.push(name.clone());
         match name.as_str() {
             "name" => self.name = Some(text(input)?),
             "title" => self.title = Some(text(input)?),
@@ -106,6 +112,11 @@ impl Arguments {
                     LitBool::new(true, Span::call_site())
                 };
                 self.annotations.push((option.clone(), is_set));
+                let is = |name| self.annotations.iter().any(|(n, set)| n == name && set.value);
+                if is("read_only") && is("destructive") {
+                    let error = "a read-only tool is not destructive";
+                    return Err(syn::Error::new(option.span(), error));
+                }
             }
         }
         Ok(())
@@ -117,21 +128,51 @@ fn value<T: Parse>(input: ParseStream<'_>) -> syn::Result<T> {
     input.parse()
 }
 
-/// Returns the text of a doc comment, or `None` if there is none.
-pub(crate) fn doc_comment(attributes: &[Attribute]) -> Option<String> {
-    let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
-    let text = lines.join("\n").trim().to_owned();
-    (!text.is_empty()).then_some(text)
+/// Parses a text that is not empty.
+fn text(input: ParseStream<'_>) -> syn::Result<LitStr> {
+    let text: LitStr = value(input)?;
+    if text.value().trim().is_empty() {
+        return Err(syn::Error::new(text.span(), "the text is empty"));
+    }
+    Ok(text)
 }
 
-fn doc_line(attribute: &Attribute) -> Option<String> {
-    let Meta::NameValue(meta) = &attribute.meta else { return None };
-    if !meta.path.is_ident("doc") {
-        return None;
+/// Returns the text of a doc comment, or `None` if there is none.
+///
+/// # Errors
+///
+/// If a part of it is not in the source, but for example in a file.
+pub(crate) fn doc_comment(attributes: &[Attribute]) -> syn::Result<Option<String>> {
+    let mut lines = Vec::new();
+    for attribute in attributes {
+        let Meta::NameValue(meta) = &attribute.meta else { continue };
+        if !meta.path.is_ident("doc") {
+            continue;
+        }
+        match &meta.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => lines.push(doc_text(&text.value())),
+            other => {
+                let error = "the doc comment is not a string literal: set `description = \"…\"`";
+                return Err(syn::Error::new(other.span(), error));
+            }
+        }
     }
-    let Expr::Lit(literal) = &meta.value else { return None };
-    let Lit::Str(text) = &literal.lit else { return None };
-    // `/// text` has a space before its text.
-    let text = text.value();
-    Some(text.strip_prefix(' ').unwrap_or(&text).trim_end().to_owned())
+    let text = lines.join("\n").trim().to_owned();
+    Ok((!text.is_empty()).then_some(text))
+}
+
+/// Returns the text of `/// text`, or of a block comment.
+fn doc_text(comment: &str) -> String {
+    // The lines of a block comment may begin with an asterisk, except for the first one.
+    let mut rest = comment.lines().skip(1).filter(|line| !line.trim().is_empty()).peekable();
+    let is_block = comment.starts_with('\n') && rest.peek().is_some();
+    let has_asterisks = is_block && rest.all(|line| line.trim_start().starts_with('*'));
+    let lines = comment.lines().map(|line| {
+        let line = match line.trim_start().strip_prefix('*') {
+            Some(line) if has_asterisks => line,
+            _ => line,
+        };
+        line.strip_prefix(' ').unwrap_or(line).trim_end()
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

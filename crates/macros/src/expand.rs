@@ -1,9 +1,10 @@
 //! The expansion of an annotated function to the function and its constructor.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::parse::Parser as _;
-use syn::{FnArg, Ident, ItemFn, Receiver, ReceiverKind, Signature, Type};
+use syn::{Attribute, FnArg, Ident, ItemFn, Receiver, ReceiverKind, Signature, Type};
 
 use crate::attributes::{Arguments, Kind, doc_comment};
 
@@ -24,14 +25,19 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
     let name = &function.sig.ident;
     let description = match &arguments.description {
         Some(description) => Some(description.value()),
-        None => doc_comment(&function.attrs),
+        None => doc_comment(&function.attrs)?,
     };
     let constructor = format_ident!("{}_{}", name, kind.suffix());
     let type_name = format_ident!("{}", kind.type_name());
     let new = if arguments.manual { format_ident!("manual") } else { format_ident!("new") };
-    let wire_name = arguments.name.as_ref().map_or_else(|| name.to_string(), syn::LitStr::value);
+    let plain_name = name.unraw().to_string();
+    let wire_name = arguments.name.as_ref().map_or_else(|| plain_name.clone(), syn::LitStr::value);
     let handler = handler(&function.sig);
-    let cfgs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    let has = |name| move |attribute: &&Attribute| attribute.path().is_ident(name);
+    let cfgs: Vec<_> = function.attrs.iter().filter(has("cfg")).collect();
+    // To register a deprecated function is no use of it that the author could avoid.
+    let allow = function.attrs.iter().any(|attribute| has("deprecated")(&attribute));
+    let allow = allow.then(|| quote! { #[allow(deprecated)] });
     let visibility = &function.vis;
     let first = match &arguments.uri {
         Some(uri) => quote! { #uri, #wire_name },
@@ -45,15 +51,25 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
         }
     };
     let setters = setters(&arguments, kind, description.as_deref());
-    let doc = format!("Creates the {} of [`{name}`].", kind.suffix().replace('_', " "));
-    let doc = if receiver(&function.sig).is_some() {
-        format!("Creates the {} of [`{name}`](Self::{name}).", kind.suffix().replace('_', " "))
-    } else {
-        doc
+    let is_method = receiver(&function.sig).is_some();
+    let link = match (*name == plain_name, is_method) {
+        // rustdoc does not resolve raw identifiers.
+        (false, _) => String::new(),
+        (true, true) => format!("(Self::{name})"),
+        (true, false) => format!("(fn@{name})"),
     };
+    let plain_name = if link.is_empty() { plain_name } else { format!("[`{plain_name}`]{link}") };
+    let doc = format!("Creates the {} of {plain_name}.", kind.suffix().replace('_', " "));
+    // In an `impl` block, the name of a function without `&self` would be that of another function,
+    // outside. This item is an error there.
+    let not_in_impl = (!is_method).then(|| {
+        quote_spanned! { name.span() => #(#cfgs)* const _: () = (); }
+    });
     Ok(quote! {
+        #not_in_impl
         #(#cfgs)*
         #[doc = #doc]
+        #allow
         #visibility fn #constructor() -> ::mrtr::#type_name {
             ::mrtr::#type_name::#new(#first, #handler)#setters
         }
@@ -69,11 +85,26 @@ fn check(kind: Kind, signature: &Signature) -> syn::Result<()> {
     if let Some(parameter) = signature.generics.params.first() {
         return error(syn::spanned::Spanned::span(parameter), "a handler cannot be generic");
     }
+    for attribute in signature.inputs.iter().flat_map(parameter_attributes) {
+        if receiver(signature).is_some()
+            && (attribute.path().is_ident("cfg") || attribute.path().is_ident("cfg_attr"))
+        {
+            let text = "a parameter of a method cannot have `cfg`: put it on the method";
+            return error(syn::spanned::Spanned::span(attribute), text);
+        }
+    }
     match receiver(signature) {
         Some(receiver) if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) => {
             error(receiver.self_token.span, "a handler takes `&self`")
         }
         _ => Ok(()),
+    }
+}
+
+fn parameter_attributes(input: &FnArg) -> &[Attribute] {
+    match input {
+        FnArg::Receiver(input) => &input.attrs,
+        FnArg::Typed(input) => &input.attrs,
     }
 }
 
@@ -140,7 +171,8 @@ mod tests {
             pub async fn book(cx: Context, args: Booking) -> Result<String> { todo() }
         };
         let expected = quote! {
-            #[doc = "Creates the tool of [`book`]."]
+            const _: () = ();
+            #[doc = "Creates the tool of [`book`](fn@book)."]
             pub fn book_tool() -> ::mrtr::Tool {
                 ::mrtr::Tool::new("book", "Books a table.\n\nAsks for the seat.", book)
             }
@@ -156,7 +188,8 @@ mod tests {
             open_world = false
         };
         let expected = quote! {
-            #[doc = "Creates the tool of [`f`]."]
+            const _: () = ();
+            #[doc = "Creates the tool of [`f`](fn@f)."]
             fn f_tool() -> ::mrtr::Tool {
                 ::mrtr::Tool::manual("cancel", "Cancels.", f).title("Cancel").annotations(
                     ::mrtr::schema::tool::ToolAnnotations::default()
@@ -194,12 +227,43 @@ mod tests {
         let item = quote! { async fn page(args: Page) -> String { todo() } };
         let attributes = quote! { "doc://{id}", mime_type = "text/plain" };
         let expected = quote! {
-            #[doc = "Creates the resource template of [`page`]."]
+            const _: () = ();
+            #[doc = "Creates the resource template of [`page`](fn@page)."]
             fn page_resource_template() -> ::mrtr::ResourceTemplate {
                 ::mrtr::ResourceTemplate::new("doc://{id}", "page", page).mime_type("text/plain")
             }
         };
         assert_eq!(expanded(Kind::ResourceTemplate, attributes, &item), expected.to_string());
+    }
+
+    #[test]
+    fn raw_names_are_plain_for_clients() {
+        let item = quote! {
+            #[deprecated]
+            async fn r#match(args: Page) -> String { todo() }
+        };
+        let expected = quote! {
+            const _: () = ();
+            #[doc = "Creates the resource of match."]
+            #[allow(deprecated)]
+            fn match_resource() -> ::mrtr::Resource {
+                ::mrtr::Resource::new("doc://a", "match", r#match)
+            }
+        };
+        assert_eq!(expanded(Kind::Resource, quote! { "doc://a" }, &item), expected.to_string());
+    }
+
+    #[test]
+    fn block_comments_lose_their_asterisks() {
+        let texts = [
+            ("\n * Books a table.\n *\n *   - soon\n ", "Books a table.\n\n  - soon"),
+            ("* one\n * two", "* one\n* two"),
+            ("\n Books a table.\n ", "Books a table."),
+        ];
+        for (comment, text) in texts {
+            let item: ItemFn = syn::parse_quote! { #[doc = #comment] async fn f() {} };
+            assert_eq!(doc_comment(&item.attrs).unwrap().unwrap(), text);
+        }
     }
 
     #[test]
@@ -234,6 +298,37 @@ mod tests {
                 "takes `&self`",
             ),
             (Kind::Resource, quote! {}, quote! { async fn f() {} }, "expected the URI"),
+            (
+                Kind::Tool,
+                quote! { name = "a", title = "b", name = "c" },
+                quote! { #documented async fn f() {} },
+                "attribute `name` occurs twice",
+            ),
+            (
+                Kind::Tool,
+                quote! { read_only, read_only = false },
+                quote! { #documented async fn f() {} },
+                "attribute `read_only` occurs twice",
+            ),
+            (
+                Kind::Tool,
+                quote! { destructive, read_only },
+                quote! { #documented async fn f() {} },
+                "a read-only tool is not destructive",
+            ),
+            (Kind::Tool, quote! { description = " " }, quote! { async fn f() {} }, "is empty"),
+            (
+                Kind::Tool,
+                quote! {},
+                quote! { #[doc = include_str!("f.md")] async fn f() {} },
+                "not a string literal",
+            ),
+            (
+                Kind::Tool,
+                quote! {},
+                quote! { #documented async fn f(&self, #[cfg(a)] a: A) {} },
+                "put it on the method",
+            ),
         ] {
             let text = expand(kind, attributes, item).to_string();
             assert!(text.contains(error), "{error}: {text}");

@@ -13,7 +13,7 @@
 //!   `ResourceTemplate::new("doc://{id}", "page", page)`.
 //!
 //! A method with `&self` becomes a handler that extracts `State<Self>`; the constructor is then an
-//! associated function.
+//! associated function. An associated function without `&self` is an error.
 
 mod attributes;
 mod expand;
