@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mrtr_testkit::fuzz::protocol::journal(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mrtr_testkit::fuzz::run("journal", data));

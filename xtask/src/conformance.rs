@@ -204,9 +204,29 @@ impl<'a> Suite<'a> {
         Ok(())
     }
 
+    /// Returns the results of all scenarios that the suite has announced. Of a scenario that the
+    /// suite did not reach, or in which itself failed, there is none.
     fn results(&self) -> Result<BTreeMap<String, Outcome>> {
-        read_results(&self.out, self.side)
+        let results = read_results(&self.out, self.side)?;
+        let log = self.out.join("log.txt");
+        let announced: usize = fs::read_to_string(&log)?.lines().filter_map(announced).sum();
+        // A single scenario is not announced.
+        if announced > 0 && announced != results.len() {
+            return Err(format!(
+                "the suite announced {announced} scenarios, and has results of {}; see {}",
+                results.len(),
+                log.display()
+            )
+            .into());
+        }
+        Ok(results)
     }
+}
+
+/// Returns the number of scenarios in `Running … (50 scenarios) …`.
+fn announced(line: &str) -> Option<usize> {
+    let (_, rest) = line.strip_prefix("Running ")?.split_once(" (")?;
+    rest.split_once(" scenarios)")?.0.parse().ok()
 }
 
 /// The results of the checks of a scenario.
@@ -349,4 +369,19 @@ fn baseline(leg: &str) -> Result<BTreeSet<String>> {
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::announced;
+
+    #[test]
+    fn announced_scenarios_are_counted() {
+        let server =
+            "Running requirements 2026-07-28 (50 scenarios) against http://127.0.0.1:1/mcp";
+        assert_eq!(announced(server), Some(50));
+        assert_eq!(announced("Running auth suite (25 scenarios) in parallel..."), Some(25));
+        let one = "Running client scenario 'tools-list' against server: http://127.0.0.1:1/mcp";
+        assert_eq!(announced(one), None);
+    }
 }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use crate::Result;
 use crate::cross_rust;
+use crate::package::{compiler, is_release, published};
 use crate::run::{cargo, output, root, scratch, shown, target};
 
 /// The Node.js that is downloaded if the system has none, or one older than [`OLDEST_NODE`].
@@ -40,6 +41,8 @@ pub enum Need {
     NpmPackages(&'static str),
     /// Debian's Rust compiler, for targets that the compiler in use does not have.
     CrossRust,
+    /// The minimum Rust version of the workspace as the compiler in use.
+    MinimumRust,
 }
 
 pub const NPM: Need = Need::Program("npm", "npm");
@@ -109,6 +112,7 @@ impl Need {
             Self::Postgres => "PostgreSQL".to_owned(),
             Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
             Self::CrossRust => "a Rust compiler for other targets".to_owned(),
+            Self::MinimumRust => "the minimum Rust version as the compiler in use".to_owned(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Need {
             Self::Postgres => "apt-get install postgresql".to_owned(),
             Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
             Self::CrossRust => cross_rust::ALTERNATIVE.to_owned(),
+            Self::MinimumRust => "rustup override set VERSION".to_owned(),
         }
     }
 
@@ -153,6 +158,7 @@ impl Need {
                 is_root() && is_installed("apt-get")
             }
             Self::Component(..) => is_installed("rustup"),
+            Self::MinimumRust => false,
             _ => true,
         };
         if may_install() && installer { Status::Obtainable(command) } else { self.missing() }
@@ -165,7 +171,8 @@ impl Need {
             | Self::Python
             | Self::Postgres
             | Self::Component(..)
-            | Self::CrossRust => self.command(),
+            | Self::CrossRust
+            | Self::MinimumRust => self.command(),
             // It is expected in a folder that only the xtask writes.
             _ if may_install() => "cargo xtask test".to_owned(),
             _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),
@@ -189,6 +196,7 @@ impl Need {
             Self::Node => node().is_some(),
             Self::Postgres => has_postgres(),
             Self::CrossRust => cross_rust::is_unpacked(),
+            Self::MinimumRust => is_minimum_rust().unwrap_or(false),
             Self::PythonPackages(_) | Self::NpmPackages(_) => {
                 let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
                 let installed =
@@ -252,6 +260,7 @@ impl Need {
                 let ci = ["ci", "--ignore-scripts", "--loglevel=error"];
                 run_installer(npm().args(ci).current_dir(home))
             })?,
+            Self::MinimumRust => {}
         }
         if self.is_present() {
             return Ok(());
@@ -267,6 +276,11 @@ impl Need {
         fs::copy(root().join(list), home.join("installed"))?;
         Ok(())
     }
+}
+
+fn is_minimum_rust() -> Result<bool> {
+    let minimum = published()?.first().map(|one| one.rust_version.clone()).unwrap_or_default();
+    Ok(is_release(&compiler()?.0, &minimum))
 }
 
 fn has_postgres() -> bool {

@@ -83,7 +83,11 @@ fn check(rust: &CrossRust, targets: &[&str]) -> Result {
             check.env(format!("{program}_{}", target.replace('-', "_")), "true");
         }
     }
-    step(build_folder(&mut check)?.args(PUBLISHED).env("RUSTFLAGS", "-Dwarnings"))
+    if let CrossRust::Installed = rust {
+        // Debian's compiler may be newer, and have other warnings.
+        check.env("RUSTFLAGS", "-Dwarnings");
+    }
+    step(build_folder(&mut check)?.args(PUBLISHED))
 }
 
 /// Sets a separate target directory, so that another compiler does not overwrite the artifacts of

@@ -1,7 +1,8 @@
 //! `cargo xtask test` and `cargo xtask check`: parts that must pass, the cheap ones first.
 //!
-//! A part is left out if its needs are missing and cannot be installed. This is reported before the
-//! first part and after the last one. A part that runs and fails ends the run.
+//! A part is left out if its needs are missing and this machine cannot install them. This is
+//! reported before the first part and after the last one, and is an error if the part was asked for
+//! by name. An installation or a part that fails ends the run.
 
 mod parts;
 mod plan;
@@ -25,7 +26,14 @@ pub fn run(args: &[String]) -> Result {
     let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
     let plan = Plan::new(PARTS.iter().filter(is_wanted).collect(), true);
     println!("{plan}");
-    if options.is_empty() { execute(plan.install()) } else { Ok(()) }
+    if !options.is_empty() {
+        return Ok(());
+    }
+    let left_out = execute(plan.install()?)?;
+    if names.is_empty() || left_out.is_empty() {
+        return Ok(());
+    }
+    Err(format!("left out: {}", left_out.join(", ")).into())
 }
 
 /// Runs the daily parts, without installing anything.
@@ -33,7 +41,7 @@ pub fn check(args: &[String]) -> Result {
     if let Some(other) = args.first() {
         return Err(format!("`check` takes no arguments, not {other:?}").into());
     }
-    execute(Plan::new(PARTS.iter().filter(|part| part.is_daily).collect(), false))
+    execute(Plan::new(PARTS.iter().filter(|part| part.is_daily).collect(), false)).map(drop)
 }
 
 /// The outcome of a part.
@@ -44,8 +52,9 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs the parts of a plan up to the first failure, and reports the outcome of each.
-fn execute(plan: Plan) -> Result {
+/// Runs the parts of a plan up to the first failure, and reports the outcome of each. Returns the
+/// parts that were left out.
+fn execute(plan: Plan) -> Result<Vec<&'static str>> {
     let parts = plan.into_parts();
     let count = parts.len();
     let mut failure = None;
@@ -71,12 +80,12 @@ fn execute(plan: Plan) -> Result {
         };
         outcomes.push((part.name, outcome));
     }
-    report(&outcomes);
-    failure.map_or(Ok(()), |error| Err(error.into()))
+    let left_out = report(&outcomes);
+    failure.map_or(Ok(left_out), |error| Err(error.into()))
 }
 
-/// Prints a table of all parts. Its last lines name the parts that were left out.
-fn report(outcomes: &[(&str, Outcome)]) {
+/// Prints a table of all parts, and returns those that were left out, which its last lines name.
+fn report(outcomes: &[(&'static str, Outcome)]) -> Vec<&'static str> {
     println!("\n{:<26}{:<12}{:>8}", "part", "result", "seconds");
     for (name, outcome) in outcomes {
         match outcome {
@@ -95,11 +104,12 @@ fn report(outcomes: &[(&str, Outcome)]) {
         }
     }
     if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_))) {
-        return;
+        return left_out;
     }
     if left_out.is_empty() {
         println!("all {} parts pass", outcomes.len());
     } else {
         println!("all parts that ran pass; left out: {}", left_out.join(", "));
     }
+    left_out
 }

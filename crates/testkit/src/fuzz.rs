@@ -42,6 +42,19 @@ pub const TARGETS: [(&str, Body); 18] = [
     ("access_token", auth::access_token),
 ];
 
+/// Passes an input to a target.
+///
+/// # Panics
+///
+/// If there is no such target, or it finds a mistake.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|(target, _)| *target == name);
+    assert!(target.is_some(), "there is no target {name}");
+    if let Some((_, body)) = target {
+        body(data);
+    }
+}
+
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 
 /// Opens arbitrary tokens. The first byte selects the kind of input.
@@ -135,8 +148,29 @@ pub fn canonical(data: &[u8]) {
         return;
     };
     assert_eq!(canonicalize(&form).as_ref(), Ok(&form));
-    assert!(serde_json::from_str::<serde_json::Value>(text).is_ok() || exotic(text), "{text}");
-    assert!(serde_json::from_str::<serde_json::Value>(&form).is_ok() || exotic(&form), "{form}");
+    let values = [text, &*form].map(serde_json::from_str::<serde_json::Value>);
+    if let [Ok(before), Ok(after)] = &values {
+        assert!(is_equal(before, after), "{text} and {form} differ");
+    } else {
+        assert!(exotic(text), "{text}");
+    }
+}
+
+/// Compares two values. Numbers are equal if no double distinguishes them.
+fn is_equal(one: &serde_json::Value, other: &serde_json::Value) -> bool {
+    use serde_json::Value::{Array, Number, Object};
+    match (one, other) {
+        (Number(one), Number(other)) => one.as_f64() == other.as_f64(),
+        (Array(one), Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
+        }
+        (Object(one), Object(other)) => {
+            let has = |(name, one)| other.get(name).is_some_and(|other| is_equal(one, other));
+            one.len() == other.len() && one.iter().all(has)
+        }
+        (one, other) => one == other,
+    }
 }
 
 /// Returns true if our reader may accept the text and `serde_json` may not: integers beyond a
@@ -204,12 +238,14 @@ fn unbase64url(text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Runs every input of a target's corpus, whole and in variations: cut, doubled, and with one
     /// byte changed.
     fn holds(name: &str) {
-        let (_, body) = TARGETS.into_iter().find(|(target, _)| *target == name).unwrap();
+        let body = |data: &[u8]| run(name, data);
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
         let mut inputs = 0;
         for file in std::fs::read_dir(format!("{corpus}/{name}")).unwrap() {
@@ -243,6 +279,22 @@ mod tests {
             #[test]
             fn every_target_has_a_test() {
                 assert_eq!([$(stringify!($name)),*], TARGETS.map(|(name, _)| name));
+            }
+
+            /// The programs are not compiled by the tests.
+            #[test]
+            fn every_target_has_a_program() {
+                let fuzz = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
+                let read = |file: &str| std::fs::read_to_string(format!("{fuzz}/{file}")).unwrap();
+                let manifest = read("Cargo.toml");
+                let programs = manifest.split("[[bin]]\nname = \"").skip(1);
+                let programs: BTreeSet<_> =
+                    programs.filter_map(|rest| rest.split('"').next()).collect();
+                assert_eq!(programs, BTreeSet::from([$(stringify!($name)),*]));
+                for name in programs {
+                    let program = read(&format!("fuzz_targets/{name}.rs"));
+                    assert!(program.contains(&format!("fuzz::run({name:?}, data)")), "{program}");
+                }
             }
         };
     }

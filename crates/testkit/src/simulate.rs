@@ -283,13 +283,17 @@ impl<'f> Call<'f> {
             let result = match reply.outcome {
                 Outcome::Result(result) => result,
                 Outcome::Changed => {
-                    if self.upgrade.is_none() || !self.old.differs() {
+                    let was_upgraded =
+                        self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests);
+                    if !was_upgraded || !self.old.differs() {
                         return Err(
                             "the call ended with call_changed, but its handler did not change"
                                 .to_owned(),
                         );
                     }
-                    self.fleet.world.take(self.old.seed);
+                    if self.fleet.world.take(self.old.seed).runs.is_empty() {
+                        return Err("the call ended with call_changed, but no step ran".to_owned());
+                    }
                     report.ended_by_upgrade += 1;
                     self.count(report, rounds, asked.len());
                     return Ok(());

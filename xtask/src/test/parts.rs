@@ -71,7 +71,7 @@ pub const PARTS: &[Part] = &[
     part("codec-tests", &[], || step(&mut cargo(&["test", "--package", "mrtr-codec"]))),
     part("features", &[CLIPPY], features),
     part("docs", &[], docs),
-    part("api", &[], || api::run(&[])),
+    part("api", &[Need::MinimumRust], || api::run(&[])),
     part("package", &[], || package::run(&[])),
     part("examples", &[], examples),
     part("benches", &[CLIPPY], benches),

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::parts::Part;
+use crate::Result;
 use crate::needs::{Need, Status, is_installed, may_install};
 
 pub struct Plan {
@@ -30,21 +31,25 @@ impl Plan {
         Self { parts, needs }
     }
 
-    /// Installs needs that can be installed. A failure makes the need missing, and its parts are
-    /// left out.
-    pub fn install(mut self) -> Self {
+    /// Installs needs that can be installed. Tries each twice, since servers and networks fail.
+    pub fn install(mut self) -> Result<Self> {
         for (need, status) in &mut self.needs {
             if let Status::Obtainable(_) = status {
-                *status = need.install().map_or_else(
-                    |error| {
-                        println!("    cannot install {}: {error}", need.name());
-                        need.missing()
-                    },
-                    |()| Status::Present,
-                );
+                let installed = need.install().or_else(|error| {
+                    println!("    cannot install {}: {error}; trying once more", need.name());
+                    need.install()
+                });
+                installed.map_err(|error| {
+                    let name = need.name();
+                    format!(
+                        "cannot install {name}: {error}; with MRTR_NO_INSTALL=1, the parts that \
+                         need it are left out"
+                    )
+                })?;
+                *status = Status::Present;
             }
         }
-        self
+        Ok(self)
     }
 
     /// Returns the parts, each with the reason if it cannot run.

@@ -338,7 +338,11 @@ impl TestCall {
                     let _ = second?;
                     response = Some(first?);
                 }
-                Fault::Disconnect => poll_once(self.request(replicas, params, principal)).await,
+                Fault::Disconnect => {
+                    if is_ready(self.request(replicas, params, principal)).await {
+                        return Err(not_injected);
+                    }
+                }
                 Fault::StaleRequest => {
                     let stale = previous.ok_or(not_injected)?;
                     let _ = self.request(replicas, stale, principal).await?;
@@ -393,14 +397,10 @@ impl TestCall {
 
 type Outcome = Result<Value, ErrorObject>;
 
-/// Polls a request once, and drops it.
-async fn poll_once<T>(request: impl Future<Output = T>) {
+/// Polls a request once, and drops it. Returns true if it had a response.
+async fn is_ready<T>(request: impl Future<Output = T>) -> bool {
     let mut request = pin!(request);
-    poll_fn(|cx| {
-        let _ = request.as_mut().poll(cx).is_ready();
-        Poll::Ready(())
-    })
-    .await;
+    poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_ready())).await
 }
 
 /// The course of a call: its outcome, its input requests, and its steps.

@@ -27,8 +27,8 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 /// Tests a [`TaskStore`] against its contract.
 ///
 /// `connect` is called several times, and every call has to return a handle to the same store, as
-/// the replicas of a server have. It may contain other tasks. Tasks of this test are left behind,
-/// and expire within two hours.
+/// the replicas of a server have. It may contain other tasks. Tasks of this test are left behind.
+/// They expire within two hours, except for two small ones, which never expire.
 ///
 /// Needs a runtime of tokio with a clock that is not paused. Takes a few seconds with a store that
 /// commits in a millisecond.

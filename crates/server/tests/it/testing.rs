@@ -124,6 +124,8 @@ async fn unexpected_questions_rounds_and_faults_fail_the_run() {
         (1, Fault::StaleRequest),
         (1, Fault::Reordered),
         (1, Fault::WrongPrincipal),
+        // The handler does not wait.
+        (1, Fault::Disconnect),
     ] {
         let unhappened = call().fault(round, fault).run(&open).await.unwrap_err();
         assert_eq!(unhappened, TestError::FaultNotInjected { round, fault });
