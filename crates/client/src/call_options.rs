@@ -10,6 +10,7 @@ use crate::trace::TraceSource;
 
 /// Options of calls.
 #[derive(Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is set by a method of its own")]
 pub(crate) struct CallOptions {
     /// The time that a call may take with all its rounds.
     pub(crate) timeout: Option<Duration>,
@@ -19,6 +20,8 @@ pub(crate) struct CallOptions {
     pub(crate) retries: u32,
     /// Pauses calls of the application in rounds without input requests, too.
     pub(crate) pause_in_every_round: bool,
+    /// Other callers use the connection, too.
+    pub(crate) shared_connection: bool,
     /// Cancels the task of a call that is dropped.
     pub(crate) cancel_on_drop: bool,
     pub(crate) label: Option<Arc<str>>,

@@ -80,7 +80,11 @@ impl<T: Transport> Upstream<T> {
     /// Returns a client for one round of a caller: it forwards progress and log messages.
     pub(crate) fn client_for(&self, cx: &ManualContext) -> Client<T> {
         let mut client = self.client_of(cx.parts()).with_pause_in_every_round();
-        // Otherwise the messages of one caller could reach another one.
+        // Otherwise the questions and messages of one caller could reach another one. Callers
+        // without an identity are one.
+        if cx.parts().principal().is_some() {
+            client = client.with_shared_connection();
+        }
         let level = cx.parts().log_level().filter(|_| self.client.transport().correlates_logs());
         if let Some(level) = level {
             let cx = cx.clone();

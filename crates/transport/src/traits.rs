@@ -176,15 +176,24 @@ pub struct OutgoingRequest<'a> {
     /// True if the response may take arbitrarily long, as that of a subscription: no timeout
     /// applies, and no limit on the total size of the notifications before the response.
     pub long_lived: bool,
+    /// True if other callers use the connection, too, and must not get what is meant for this one.
+    /// A question of a legacy server that does not name its request is then refused.
+    pub shared_connection: bool,
     /// Called with each notification that comes before the response.
     pub on_notification: &'a (dyn Fn(Notification) + Send + Sync),
 }
 
 impl OutgoingRequest<'static> {
-    /// Creates a request that is not long-lived, without parameter headers, that ignores
-    /// notifications.
+    /// Creates a request that is not long-lived, on a connection of its caller's own, without
+    /// parameter headers, that ignores notifications.
     pub fn new(request: Request) -> Self {
-        Self { request, param_headers: Vec::new(), long_lived: false, on_notification: &|_| () }
+        Self {
+            request,
+            param_headers: Vec::new(),
+            long_lived: false,
+            shared_connection: false,
+            on_notification: &|_| (),
+        }
     }
 }
 
@@ -200,6 +209,13 @@ impl<'a> OutgoingRequest<'a> {
     #[must_use]
     pub fn with_long_lived(mut self, long_lived: bool) -> Self {
         self.long_lived = long_lived;
+        self
+    }
+
+    /// Sets [`shared_connection`](Self::shared_connection). Default: false.
+    #[must_use]
+    pub fn with_shared_connection(mut self, shared_connection: bool) -> Self {
+        self.shared_connection = shared_connection;
         self
     }
 

@@ -119,6 +119,9 @@ impl Transport for Shared {
     ) -> std::result::Result<Response<Box<RawValue>>, TransportError> {
         let meta = outgoing.request.params.as_ref().unwrap().as_str().to_owned();
         assert!(!meta.contains("logLevel"), "{meta}");
+        // A question that names no call is not for this caller either.
+        let is_call = outgoing.request.method == "tools/call";
+        assert_eq!(outgoing.shared_connection, is_call, "{meta}");
         self.0.send(outgoing).await
     }
 }

@@ -159,19 +159,26 @@ impl<C: Connection> Adapter<C> {
         &self,
         outgoing: OutgoingRequest<'_>,
     ) -> Result<Response, TransportError> {
-        let OutgoingRequest { request, on_notification, .. } = outgoing;
+        let OutgoingRequest { request, on_notification, shared_connection, .. } = outgoing;
         let id = request.id.clone();
         let modern = match ModernRequest::parse(request) {
             Ok(modern) => modern,
             Err(error) => return Ok(Response::error(Some(id), error)),
         };
         let client = ClientFacts::of(&modern.meta);
-        let session = self.open(&client).await?;
+        let open = async || {
+            let session = self.open(&client).await?;
+            if shared_connection {
+                session.routes.set_shared();
+            }
+            Ok::<_, TransportError>(session)
+        };
+        let session = open().await?;
         match self.send_in(&session, &modern, on_notification).await {
             Err(ConnectionError::SessionEnded) => {
                 // The server has not acted on the request (2025-11-25, transports: sessions).
                 self.forget(&session).await;
-                let session = self.open(&client).await?;
+                let session = open().await?;
                 Ok(self.send_in(&session, &modern, on_notification).await?)
             }
             outcome => Ok(outcome?),
@@ -203,6 +210,10 @@ impl<C: Connection> Adapter<C> {
             }
             None | Some(pages::STATE) => {}
             Some(_) => return Ok(self.resume(modern, on_notification).await?),
+        }
+        if session.routes.can_reopen() {
+            // The server may ask there.
+            session.listen_again().await;
         }
         let routes = Some(Arc::clone(&session.routes));
         let running = RunningCall::start(session.link.clone(), routes, modern.legacy.clone());
@@ -359,7 +370,7 @@ impl<C: Connection> Adapter<C> {
         if session.routes.has_ended() {
             // The stream may have ended with the session. An answer shows that it has not.
             self.request(session, legacy_method::PING, &json!({})).await?;
-            session.listen_again();
+            session.listen_again().await;
         }
         let granted = granted_filter(asked, &session.server);
         let mut changes = session.routes.subscribe();

@@ -81,13 +81,14 @@ pub(super) trait Connection: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Receives messages that are not about a request, until the receiver is dropped. Drops
-    /// `opening` once such messages arrive, or once it is known that the server has none.
+    /// `opening` once such messages arrive, or once it is known that the server has none. Returns
+    /// true if a later attempt may receive more.
     fn listen(
         self: Arc<Self>,
         session: Self::Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> impl Future<Output = ()> + Send + 'static;
+    ) -> impl Future<Output = bool> + Send + 'static;
 
     /// The longest time that a call may be silent, while it does not wait for the client.
     fn timeout(&self) -> Duration;

@@ -44,18 +44,19 @@ impl<C: Connection> OpenSession<C> {
     }
 
     /// Listens again if the stream of the session has ended.
-    pub(super) fn listen_again(&self) {
+    pub(super) async fn listen_again(&self) {
         if self.routes.begin_again() {
-            let (opening, _) = oneshot::channel();
+            let (opening, opened) = oneshot::channel();
             let listener = spawn_listener(&self.link, &self.routes, opening);
             *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
+            let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
         }
     }
 
     /// Ends the subscriptions of a session that the server has ended.
     pub(super) fn end(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).0.abort();
-        self.routes.end_subscriptions();
+        self.routes.end_subscriptions(false);
     }
 }
 
@@ -71,7 +72,8 @@ fn spawn_listener<C: Connection>(
 async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: oneshot::Sender<()>) {
     let (sender, mut messages) = unread::channel();
     let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender, opening);
-    let _reading = AbortOnDrop(tokio::spawn(reading).abort_handle());
+    let mut reading = tokio::spawn(reading);
+    let _reading = AbortOnDrop(reading.abort_handle());
     while let Some(message) = messages.recv().await {
         let unrelated = match message {
             Incoming::Notification(notification) => {
@@ -88,7 +90,7 @@ async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: ones
         // No call has declared any capability for it, so it is no question.
         question::receive(&link, unrelated, &ClientCapabilities::default()).await;
     }
-    routes.end_subscriptions();
+    routes.end_subscriptions((&mut reading).await.unwrap_or(false));
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);

@@ -2,7 +2,6 @@
 
 use mrtr_schema::RawJson;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::elicitation::ElicitParams;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
@@ -94,18 +93,18 @@ fn read_question(
         .end();
     let question: InputRequest = serde_json::from_str(object.as_str())
         .map_err(|error| ErrorObject::invalid_params(format!("Invalid params: {error}")))?;
-    let is_declared = match &question {
-        InputRequest::Elicit(params) => match params {
-            ElicitParams::Url(_) => capabilities.has_url(),
-            _ => capabilities.has_form(),
-        },
+    let has_method = match &question {
+        InputRequest::Elicit(_) => capabilities.elicitation.is_some(),
         InputRequest::Sample(_) => capabilities.has_sampling(),
         _ => capabilities.has_roots(),
     };
-    if is_declared {
-        Ok(Some(question))
-    } else {
-        Err(ErrorObject::method_not_found(&request.method))
+    match question.undeclared_capability(capabilities) {
+        None => Ok(Some(question)),
+        // A mode, or another part (2025-11-25, client: elicitation, "Error Handling").
+        Some(part) if has_method => Err(ErrorObject::invalid_params(format!(
+            "Invalid params: the client has not declared {part}"
+        ))),
+        Some(_) => Err(ErrorObject::method_not_found(&request.method)),
     }
 }
 
@@ -118,4 +117,39 @@ pub(super) fn respond(id: &RequestId, member: &str, value: &str) -> String {
 /// Returns the text of an error response to a request of the server.
 pub(super) fn respond_error(id: &RequestId, error: &ErrorObject) -> String {
     respond(id, "error", &json!(error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use mrtr_schema::capabilities::{ElicitationCapability, SamplingCapability};
+    use mrtr_schema::jsonrpc::code;
+
+    use super::*;
+
+    #[test]
+    fn undeclared_methods_and_undeclared_parts_have_different_errors() {
+        let url = json!({
+            "mode": "url", "message": "Sign in", "url": "https://login.example/", "elicitationId": "1",
+        });
+        let sample = json!({
+            "messages": [], "maxTokens": 1,
+            "tools": [{ "name": "t", "inputSchema": { "type": "object" } }],
+        });
+        let form = ClientCapabilities::new().with_elicitation(ElicitationCapability::form());
+        let sampling = ClientCapabilities::new().with_sampling(SamplingCapability::new());
+        let tools = SamplingCapability::new().with_tools(mrtr_schema::Object::new());
+        let tools = ClientCapabilities::new().with_sampling(tools);
+        for (method, params, declared, error) in [
+            (method::ELICITATION_CREATE, &url, &form, Some(code::INVALID_PARAMS)),
+            (method::ELICITATION_CREATE, &url, &tools, Some(code::METHOD_NOT_FOUND)),
+            (method::SAMPLING_CREATE_MESSAGE, &sample, &sampling, Some(code::INVALID_PARAMS)),
+            (method::SAMPLING_CREATE_MESSAGE, &sample, &form, Some(code::METHOD_NOT_FOUND)),
+            (method::SAMPLING_CREATE_MESSAGE, &sample, &tools, None),
+        ] {
+            let params = Params::new(params).ok();
+            let request = Request::new(RequestId::Number(1), method, params);
+            let read = read_question(&request, declared);
+            assert_eq!(read.err().map(|error| error.code), error, "{method}");
+        }
+    }
 }

@@ -19,9 +19,13 @@ pub(super) struct Routes {
 struct State {
     /// The calls in flight, in the order in which they began.
     calls: Vec<(RequestId, Sender<Incoming>)>,
+    /// A call was one of several callers. It may still ask after it has ended here.
+    is_shared: bool,
     subscribers: Vec<Sender<Notification>>,
     /// Nothing announces changes any more.
     has_ended: bool,
+    /// The stream of the session may be opened again.
+    can_reopen: bool,
 }
 
 impl Routes {
@@ -31,6 +35,11 @@ impl Routes {
 
     pub(super) fn add_call(&self, id: &RequestId, messages: Sender<Incoming>) {
         self.lock().calls.push((id.clone(), messages));
+    }
+
+    /// Refuses questions that do not name their call from now on.
+    pub(super) fn set_shared(&self) {
+        self.lock().is_shared = true;
     }
 
     pub(super) fn remove_call(&self, id: &RequestId) {
@@ -47,16 +56,22 @@ impl Routes {
         receiver
     }
 
-    /// Ends all subscriptions: no more changes will come.
-    pub(super) fn end_subscriptions(&self) {
+    /// Ends all subscriptions: no more changes will come, unless the stream is opened again.
+    pub(super) fn end_subscriptions(&self, can_reopen: bool) {
         let mut state = self.lock();
-        state.has_ended = true;
+        (state.has_ended, state.can_reopen) = (true, can_reopen);
         state.subscribers.clear();
     }
 
     /// Returns true if subscriptions have ended, and lets them begin again.
     pub(super) fn begin_again(&self) -> bool {
         std::mem::take(&mut self.lock().has_ended)
+    }
+
+    /// Returns true if the stream of the session has ended, and the server has such streams.
+    pub(super) fn can_reopen(&self) -> bool {
+        let state = self.lock();
+        state.has_ended && state.can_reopen
     }
 
     /// Returns true if no more changes will come.
@@ -71,9 +86,13 @@ impl Routes {
         self.lock().subscribers.retain(send);
     }
 
-    /// Gives a request of the server to the call that began last. Returns it if there is none.
+    /// Gives a request of the server to the call that began last. Returns it if there is none, or
+    /// if the calls are those of several callers: it could be meant for another one.
     pub(super) fn ask(&self, request: Request) -> Result<(), Request> {
         let state = self.lock();
+        if state.is_shared {
+            return Err(request);
+        }
         let Some((_, call)) = state.calls.last() else { return Err(request) };
         // The call reads nothing while it waits for the client, so its queue may be full.
         call.try_send(Incoming::Request(request)).or_else(|unsent| match unsent {

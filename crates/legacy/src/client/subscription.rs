@@ -36,12 +36,34 @@ pub(super) fn announced(
         name::TOOLS => filter.tools_list_changed,
         name::PROMPTS => filter.prompts_list_changed,
         name::RESOURCES => filter.resources_list_changed,
-        name::RESOURCE_UPDATED => {
-            changed.uri.as_ref().is_some_and(|uri| filter.resource_subscriptions.contains(uri))
-        }
+        name::RESOURCE_UPDATED => changed.uri.as_ref().is_some_and(|uri| {
+            filter.resource_subscriptions.iter().any(|whole| is_part(uri, whole))
+        }),
         _ => false,
     };
     changed.meta = subscription_meta(id);
     let renamed = is_wanted.then(|| Notification::new(&*notification.method, &changed));
     renamed?.ok()
+}
+
+/// Returns true if a resource is the one that a client has subscribed to, or a part of it, as far
+/// as their URIs show (2025-11-25, schema: `ResourceUpdatedNotificationParams`).
+fn is_part(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole).is_some_and(|rest| {
+        rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#'])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_part;
+
+    #[test]
+    fn parts_of_a_resource_begin_with_its_uri() {
+        for part in ["file:///a", "file:///a/b", "file:///a?b", "file:///a#b"] {
+            assert!(is_part(part, "file:///a"), "{part}");
+        }
+        assert!(is_part("file:///a/b", "file:///a/"));
+        assert!(!is_part("file:///ab", "file:///a") && !is_part("file:///", "file:///a"));
+    }
 }

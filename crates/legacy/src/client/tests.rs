@@ -156,11 +156,12 @@ impl Connection for Fake {
         session: Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) {
+    ) -> bool {
         if let Some(list) = &mut self.opened.lock().unwrap().opening {
             list.push(opening);
         }
         self.streams.send((session, messages)).unwrap_or(());
+        true
     }
 
     fn timeout(&self) -> Duration {
@@ -201,7 +202,17 @@ fn question(id: RequestId) -> Request {
 /// A request being sent by the adapter, in a task.
 type Sent = tokio::task::JoinHandle<Result<Response, TransportError>>;
 
-fn send(adapter: &Arc<Adapter<Fake>>, method: &str, mut params: Value, level: Value) -> Sent {
+fn send(adapter: &Arc<Adapter<Fake>>, method: &str, params: Value, level: Value) -> Sent {
+    send_as(adapter, method, params, level, false)
+}
+
+fn send_as(
+    adapter: &Arc<Adapter<Fake>>,
+    method: &str,
+    mut params: Value,
+    level: Value,
+    is_shared: bool,
+) -> Sent {
     let form: ClientCapabilities =
         serde_json::from_value(json!({ "elicitation": { "form": {}, "url": {} } })).unwrap();
     let mut meta = json!({ "io.modelcontextprotocol/clientCapabilities": form });
@@ -212,7 +223,8 @@ fn send(adapter: &Arc<Adapter<Fake>>, method: &str, mut params: Value, level: Va
     let params = Params::new(&params).unwrap();
     let request = Request::new(RequestId::Number(7), method, Some(params));
     let adapter = Arc::clone(adapter);
-    tokio::spawn(async move { adapter.send(OutgoingRequest::new(request)).await })
+    let outgoing = OutgoingRequest::new(request).with_shared_connection(is_shared);
+    tokio::spawn(async move { adapter.send(outgoing).await })
 }
 
 fn call(adapter: &Arc<Adapter<Fake>>, tool: &str) -> Sent {

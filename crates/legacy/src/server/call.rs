@@ -219,7 +219,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             }
             pending.push((key, question.method(), answer));
         }
-        let deadline = Instant::now() + self.gateway.options.answer_timeout;
+        let deadline = Instant::now().checked_add(self.gateway.options.answer_timeout);
         let mut shutdown = pin!(self.gateway.handler.shutdown_begun());
         let mut responses = InputResponses::default();
         let mut failure = None;
@@ -239,8 +239,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         match failure {
             None => Ok(responses),
             Some(error) => {
-                let open = pending.iter().skip(responses.0.len());
-                for (_, _, answer) in open {
+                for (_, _, answer) in pending.iter().filter(|(.., answer)| answer.is_awaited()) {
                     self.cancel_question(answer).await;
                 }
                 Err(error)
@@ -274,10 +273,14 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         &self,
         method: &str,
         answer: &mut PendingAnswer,
-        deadline: Instant,
+        deadline: Option<Instant>,
     ) -> Result<Box<RawValue>, ErrorObject> {
         let failed = |why: String| Err(ErrorObject::internal(why));
-        match timeout_at(deadline, answer.recv()).await {
+        let answered = match deadline {
+            Some(deadline) => timeout_at(deadline, answer.recv()).await,
+            None => Ok(answer.recv().await),
+        };
+        match answered {
             Err(_) => {
                 let limit = self.gateway.options.answer_timeout;
                 failed(format!("the client did not answer {method} within {limit:?}"))

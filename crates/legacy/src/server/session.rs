@@ -303,6 +303,11 @@ impl PendingAnswer {
         &self.id
     }
 
+    /// Returns true if the client has not answered.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.session.lock().questions.contains_key(&self.id)
+    }
+
     /// Waits for the answer; `None` if the session has ended.
     pub(crate) async fn recv(&mut self) -> Option<Answer> {
         (&mut self.receiver).await.ok()

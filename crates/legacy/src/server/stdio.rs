@@ -110,7 +110,7 @@ where
         session.process(first).await;
         while let Some(line) = lines.next().await? {
             match line {
-                Line::TooLong(prefix) => session.reject(prefix.id, too_long(&limits)).await,
+                Line::TooLong(prefix) => session.reject_line(prefix, too_long(&limits)).await,
                 Line::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Line::Complete(line) => session.process(&line).await,
             }

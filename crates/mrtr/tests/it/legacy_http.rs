@@ -175,7 +175,7 @@ async fn client_error_and_non_object_answers_end_the_call_with_an_error() {
             assert_eq!(event["method"], "notifications/cancelled");
             cancelled.push(event["params"]["requestId"].clone());
         };
-        assert!(cancelled.contains(&second["id"]), "{cancelled:?}");
+        assert_eq!(cancelled, [second["id"].clone()]);
         let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains(part), "{message}");
     }

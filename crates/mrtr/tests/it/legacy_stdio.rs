@@ -102,6 +102,23 @@ async fn questions_are_requests_on_the_stream() {
     }
 }
 
+/// A response has no response: the call that asked gets the error.
+#[tokio::test]
+async fn answer_that_is_too_long_ends_its_call() {
+    let mut served = serve();
+    served.initialize("2025-11-25").await;
+    served.request(1, "tools/call", json!({ "name": "ask" })).await;
+    let (a, b) = (served.peer.read().await, served.peer.read().await);
+    served.accept(&a, &"x".repeat(20_000)).await;
+    // The other question is withdrawn.
+    let cancelled = served.peer.read().await;
+    assert_eq!(cancelled["params"]["requestId"], b["id"], "{cancelled}");
+    let response = served.peer.read().await;
+    assert_eq!(response["id"], 1, "{response}");
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("longer than 10000 bytes"), "{message}");
+}
+
 #[tokio::test]
 async fn client_of_the_current_revision_is_served_as_before() {
     let mut served = serve();

@@ -15,6 +15,7 @@ use mrtr_transport::sse::Decoder;
 use mrtr_transport::unread;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -31,6 +32,9 @@ const MAX_RETRY: Duration = Duration::from_mins(1);
 
 /// How many attempts to resume a stream may fail in a row.
 const MAX_FAILED_ATTEMPTS: u32 = 3;
+
+/// How long a stream without events has to be open to count as one that works.
+const LASTING: Duration = Duration::from_secs(15);
 
 /// The session of a client over HTTP.
 pub(super) struct HttpSession {
@@ -239,6 +243,13 @@ async fn read_events(
     Ok(None)
 }
 
+/// Returns true if the stream of the session may open later: after an error of the server or of the
+/// network, or while the server still holds the connection of an earlier stream (409).
+fn is_temporary(error: &TransportError) -> bool {
+    let of_server = |status| status == 409 || (500..600).contains(&status) && status != 501;
+    error.is_transient() || error.status().is_some_and(of_server)
+}
+
 fn is_stream(response: &RawResponse) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
@@ -296,7 +307,7 @@ impl Connection for HttpSession {
         session: HeaderMap,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) {
+    ) -> bool {
         let mut opening = Some(opening);
         let mut place = Place::default();
         let mut failed = 0;
@@ -308,19 +319,24 @@ impl Connection for HttpSession {
             opening.take();
             match opened {
                 Ok(mut response) => {
+                    let began = Instant::now();
                     let read = read_events(&mut response, &mut place, None, Some(&messages)).await;
                     if let Err(error) = read {
                         tracing::debug!(target: "mrtr::client", %error, "the stream broke");
                     }
-                    failed = if std::mem::take(&mut place.is_advanced) { 0 } else { failed + 1 };
+                    // Servers and proxies close streams that are idle.
+                    let has_lasted = began.elapsed() >= LASTING;
+                    let is_fine = std::mem::take(&mut place.is_advanced) || has_lasted;
+                    failed = if is_fine { 0 } else { failed + 1 };
                 }
-                Err(ConnectionError::Transport(error)) if error.is_transient() => failed += 1,
+                Err(ConnectionError::Transport(error)) if is_temporary(&error) => failed += 1,
                 // The server has no such stream, or no such session any more.
-                Err(_) => return,
+                Err(_) => return false,
             }
             // No call waits for this stream, so a server that closes it at once is not hurried.
             tokio::time::sleep(place.delay().max(DEFAULT_RETRY)).await;
         }
+        true
     }
 
     fn timeout(&self) -> Duration {

@@ -193,3 +193,39 @@ async fn silent_server_does_not_hang_what_is_not_a_call() {
     let session = serve(|_| head.to_owned()).await;
     soon(session.post(&HeaderMap::new(), "{}".to_owned())).await.unwrap_err();
 }
+
+#[tokio::test(start_paused = true)]
+async fn stream_of_the_session_is_tried_again_only_if_the_server_may_have_one() {
+    for (status, has_stream) in [
+        ("500 Internal Server Error", true),
+        ("409 Conflict", true),
+        ("405 Method Not Allowed", false),
+        ("501 Not Implemented", false),
+    ] {
+        let streams = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&streams);
+        let session = serve(move |Received { head, body }| match body["method"].as_str() {
+            Some("initialize") => {
+                response("200 OK", "application/json", &initialized(&body["id"]).to_string())
+            }
+            Some("tools/call") => {
+                let result = json!({ "jsonrpc": "2.0", "id": 7, "result": { "content": [] } });
+                response("200 OK", "application/json", &result.to_string())
+            }
+            _ if head.starts_with("get ") => {
+                counter.fetch_add(1, Ordering::SeqCst);
+                response(status, "text/plain", "")
+            }
+            _ => response("202 Accepted", "text/plain", ""),
+        })
+        .await;
+        let adapter = Adapter::new(session);
+        soon(adapter.send(call())).await.unwrap();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let before = streams.load(Ordering::SeqCst);
+        assert_eq!(before, if has_stream { 3 } else { 1 }, "{status}");
+        soon(adapter.send(call())).await.unwrap();
+        let after = streams.load(Ordering::SeqCst);
+        assert_eq!(after > before, has_stream, "{status}");
+    }
+}

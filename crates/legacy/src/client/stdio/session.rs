@@ -58,7 +58,7 @@ impl Connection for StreamSession {
         (): (),
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) {
+    ) -> bool {
         let mut unsolicited = self.stream.unsolicited();
         drop(opening);
         while let Some(message) = unsolicited.recv().await {
@@ -68,9 +68,10 @@ impl Connection for StreamSession {
                 Message::Response(_) => continue,
             };
             if messages.send(message).await.is_err() {
-                return;
+                break;
             }
         }
+        false
     }
 
     fn timeout(&self) -> Duration {

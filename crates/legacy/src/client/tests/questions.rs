@@ -177,3 +177,39 @@ async fn question_on_the_stream_of_the_session_is_not_for_a_request_of_our_own()
     assert_eq!(server.response().await.1["error"]["code"], -32601);
     other.abort();
 }
+
+/// It could be meant for the call of another caller, even if that call has ended here.
+#[tokio::test(start_paused = true)]
+async fn question_that_names_no_call_is_refused_on_a_shared_connection() {
+    let (adapter, mut server) = connect();
+    let shared = || send_as(&adapter, "tools/call", json!({ "name": "t" }), Value::Null, true);
+    let of_alice = shared();
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(of_alice).await;
+    let (_, stream) = server.streams.recv().await.unwrap();
+    let of_bob = shared();
+    let at_server = server.call("tools/call").await;
+    stream.send(Incoming::Request(question(RequestId::Number(5)))).await.unwrap();
+    let (_, refused) = server.response().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(5), &json!(-32601)));
+    // One that comes with the call is known to be for it.
+    at_server.ask(6).await;
+    assert_eq!(result(of_bob).await["inputRequests"].as_object().unwrap().len(), 1);
+}
+
+/// The server may ask there.
+#[tokio::test(start_paused = true)]
+async fn stream_of_the_session_is_opened_again_for_a_call() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    drop(server.streams.recv().await.unwrap());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let sent = call(&adapter, "t");
+    let _at_server = server.call("tools/call").await;
+    let (session, stream) = soon(server.streams.recv()).await.unwrap();
+    assert_eq!(session, 1);
+    stream.send(Incoming::Request(question(RequestId::Number(5)))).await.unwrap();
+    assert_eq!(result(sent).await["inputRequests"].as_object().unwrap().len(), 1);
+}

@@ -10,7 +10,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Request, RequestI
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_transport::RequestHandler;
 use mrtr_transport::stdio::StreamLimits;
-use mrtr_transport::stdio::lines::{LineState, json_line};
+use mrtr_transport::stdio::lines::{LineState, MessagePrefix, json_line};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -68,6 +68,18 @@ impl<H: RequestHandler> StreamSession<H> {
             listeners: JoinSet::new(),
             permits: Arc::new(Semaphore::new(permits)),
         }
+    }
+
+    /// Rejects a message that is too long. If it is an answer, the question gets the error: a
+    /// response has no response.
+    pub(super) async fn reject_line(&self, prefix: MessagePrefix, error: ErrorObject) {
+        let MessagePrefix { id, has_method, .. } = prefix;
+        if let (Some(id), Some(session), false) = (&id, &self.session, has_method)
+            && session.answer(id, Err(error.clone()))
+        {
+            return;
+        }
+        self.reject(id, error).await;
     }
 
     /// Answers a message with an error. Nothing more is read until there is room for it.

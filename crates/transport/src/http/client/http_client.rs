@@ -89,7 +89,7 @@ impl Transport for HttpClient {
     }
 
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
-        let OutgoingRequest { request, param_headers, long_lived, on_notification } = outgoing;
+        let OutgoingRequest { request, param_headers, long_lived, on_notification, .. } = outgoing;
         let invalid = |message: String| TransportError::new(Kind::InvalidRequest, message);
         let mirrored = RequestHead::from_request(&request)
             .map_err(|error| invalid(format!("invalid request: {error}")))?;

@@ -175,6 +175,7 @@ impl Transport for StreamClient {
             id: &request.id,
             state: &state,
             reason: "the caller dropped the request",
+            is_cancellable: request.method != "initialize",
         };
         let answer = async {
             let line = (serialized_line(&request), Arc::clone(&state));
@@ -212,12 +213,14 @@ struct CancelOnDrop<'a> {
     id: &'a RequestId,
     state: &'a SendState,
     reason: &'static str,
+    /// Clients must not cancel `initialize` (2025-11-25, utilities: cancellation).
+    is_cancellable: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let is_unanswered = self.shared.lock().waiters.remove(self.id).is_some();
-        if !is_unanswered || !self.state.abandon() {
+        if !is_unanswered || !self.state.abandon() || !self.is_cancellable {
             return;
         }
         let params = Cancelled::new(self.id.clone()).with_reason(self.reason);
