@@ -4,7 +4,6 @@
 //! here until its answers come. So a client has the same handlers, limits and hooks for both.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +22,8 @@ use serde_json::value::to_raw_value;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep};
 
-use super::connection::{self, Connection, ConnectionError, Incoming, Link};
-use super::open_session::OpenSession;
+use super::connection::{self, Connection, ConnectionError, Incoming, Link, unusable};
+use super::open_session::{OpenSession, ResourceSubscription};
 use super::pages;
 use super::question::{self, Question, respond, respond_error};
 use super::request::{ModernRequest, with_token};
@@ -59,8 +58,6 @@ pub(super) struct Adapter<C: Connection> {
     connection: Arc<C>,
     session: Mutex<Option<Arc<OpenSession<C>>>>,
     suspended: SuspendedCalls<C>,
-    /// The number of requests of our own.
-    own_requests: AtomicU64,
 }
 
 /// What a client declares with its requests.
@@ -89,7 +86,6 @@ impl<C: Connection> Adapter<C> {
             connection: Arc::new(connection),
             session: Mutex::new(None),
             suspended: SuspendedCalls::default(),
-            own_requests: AtomicU64::new(0),
         }
     }
 
@@ -313,52 +309,15 @@ impl<C: Connection> Adapter<C> {
         if level.is_none() || !has_logging || *accepted() == level {
             return Ok(());
         }
-        self.request(session, legacy_method::SET_LEVEL, &json!({ "level": level })).await?;
+        session.request(legacy_method::SET_LEVEL, &json!({ "level": level })).await?;
         *accepted() = level;
         Ok(())
-    }
-
-    /// Sends a request of our own, and waits for its result.
-    async fn request(
-        &self,
-        session: &OpenSession<C>,
-        method: &str,
-        params: &serde_json::Value,
-    ) -> Result<(), ConnectionError> {
-        let params = Params::new(params).map_err(|error| unusable(&error))?;
-        let count = self.own_requests.fetch_add(1, Ordering::Relaxed);
-        let id = RequestId::String(format!("mrtr {method} {count}"));
-        let request = Request::new(id, method, Some(params));
-        let mut running = RunningCall::start(session.link.clone(), None, request);
-        let answer = async {
-            while let Some(message) = running.next().await {
-                match message {
-                    Incoming::Response(response) => {
-                        return response?.outcome.map(drop).map_err(|error| {
-                            let message = format!("the server rejected {method}: {error}");
-                            TransportError::protocol(message).into()
-                        });
-                    }
-                    Incoming::Request(request) => {
-                        let none = ClientCapabilities::default();
-                        question::receive(&session.link, request, &none).await;
-                    }
-                    Incoming::Notification(_) => {}
-                }
-            }
-            Err(TransportError::interrupted("the connection ended before the response").into())
-        };
-        let limit = self.connection.timeout();
-        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
-            let why = format!("the server did not answer {method} within {limit:?}");
-            Err(TransportError::interrupted(why).into())
-        })
     }
 
     /// Serves `subscriptions/listen` by what the server announces to its session.
     async fn listen(
         &self,
-        session: &OpenSession<C>,
+        session: &Arc<OpenSession<C>>,
         modern: &ModernRequest,
         on_notification: &OnNotification<'_>,
     ) -> Result<Response, ConnectionError> {
@@ -369,13 +328,14 @@ impl<C: Connection> Adapter<C> {
         };
         if session.routes.has_ended() {
             // The stream may have ended with the session. An answer shows that it has not.
-            self.request(session, legacy_method::PING, &json!({})).await?;
+            session.request(legacy_method::PING, &json!({})).await?;
             session.listen_again().await;
         }
         let granted = granted_filter(asked, &session.server);
         let mut changes = session.routes.subscribe();
+        let mut subscriptions = Vec::new();
         for uri in &granted.resource_subscriptions {
-            self.request(session, legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
+            subscriptions.push(ResourceSubscription::begin(session, uri).await?);
         }
         let acknowledged = Acknowledged::new(granted.clone(), subscription_meta(id));
         if let Ok(acknowledged) = Notification::new(name::ACKNOWLEDGED, &acknowledged) {
@@ -486,8 +446,4 @@ async fn read<C: Connection>(
             window_end = Some(Instant::now() + JOIN_WINDOW);
         }
     }
-}
-
-fn unusable(error: &serde_json::Error) -> TransportError {
-    TransportError::protocol(format!("the server sent a message that cannot be used: {error}"))
 }

@@ -124,3 +124,8 @@ impl<C: Connection> Link<C> {
 pub(super) fn notification(notification: &Notification) -> String {
     notification.to_json().into()
 }
+
+/// Returns the error for a message that is not what it should be.
+pub(super) fn unusable(error: &serde_json::Error) -> TransportError {
+    TransportError::protocol(format!("the server sent a message that cannot be used: {error}"))
+}

@@ -1,16 +1,21 @@
 //! A session with a legacy server, and what belongs to it.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_schema::notification::LogLevel;
-use mrtr_transport::unread;
+use mrtr_transport::{TransportError, unread};
+use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, Incoming, Link};
+use super::connection::{Connection, ConnectionError, Incoming, Link, unusable};
 use super::question;
 use super::routes::Routes;
+use super::running_call::RunningCall;
 use crate::handshake::InitializeResult;
 use crate::legacy_method;
 
@@ -26,6 +31,11 @@ pub(super) struct OpenSession<C: Connection> {
     pub(super) log_level: Mutex<Option<LogLevel>>,
     /// Reads what the server sends outside of calls.
     listener: Mutex<AbortOnDrop>,
+    /// The number of requests of our own.
+    own_requests: AtomicU64,
+    /// The resources whose changes the server reports, and the number of subscriptions to each.
+    /// Locked while the server is told.
+    subscribed: tokio::sync::Mutex<HashMap<String, usize>>,
 }
 
 impl<C: Connection> OpenSession<C> {
@@ -40,7 +50,15 @@ impl<C: Connection> OpenSession<C> {
         if tokio::time::timeout(OPENING_LIMIT, opened).await.is_err() {
             tracing::debug!(target: "mrtr::client", "the stream of the session does not open");
         }
-        Self { server, link, routes, log_level: Mutex::default(), listener }
+        Self {
+            server,
+            link,
+            routes,
+            log_level: Mutex::default(),
+            listener,
+            own_requests: AtomicU64::new(0),
+            subscribed: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Listens again if the stream of the session has ended.
@@ -53,10 +71,89 @@ impl<C: Connection> OpenSession<C> {
         }
     }
 
+    /// Sends a request of our own, and waits for its result.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: &serde_json::Value,
+    ) -> Result<(), ConnectionError> {
+        let params = Params::new(params).map_err(|error| unusable(&error))?;
+        let count = self.own_requests.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId::String(format!("mrtr {method} {count}"));
+        let request = Request::new(id, method, Some(params));
+        let mut running = RunningCall::start(self.link.clone(), None, request);
+        let answer = async {
+            while let Some(message) = running.next().await {
+                match message {
+                    Incoming::Response(response) => {
+                        return response?.outcome.map(drop).map_err(|error| {
+                            let message = format!("the server rejected {method}: {error}");
+                            TransportError::protocol(message).into()
+                        });
+                    }
+                    Incoming::Request(request) => {
+                        let none = ClientCapabilities::default();
+                        question::receive(&self.link, request, &none).await;
+                    }
+                    Incoming::Notification(_) => {}
+                }
+            }
+            Err(TransportError::interrupted("the connection ended before the response").into())
+        };
+        let limit = self.link.connection.timeout();
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+            let why = format!("the server did not answer {method} within {limit:?}");
+            Err(TransportError::interrupted(why).into())
+        })
+    }
+
     /// Ends the subscriptions of a session that the server has ended.
     pub(super) fn end(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).0.abort();
         self.routes.end_subscriptions(false);
+    }
+}
+
+/// A subscription to a resource. The last one to a resource ends it at the server when it is
+/// dropped.
+pub(super) struct ResourceSubscription<C: Connection> {
+    session: Arc<OpenSession<C>>,
+    uri: String,
+}
+
+impl<C: Connection> ResourceSubscription<C> {
+    pub(super) async fn begin(
+        session: &Arc<OpenSession<C>>,
+        uri: &str,
+    ) -> Result<Self, ConnectionError> {
+        let mut subscribed = session.subscribed.lock().await;
+        if !subscribed.contains_key(uri) {
+            session.request(legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
+        }
+        *subscribed.entry(uri.to_owned()).or_default() += 1;
+        Ok(Self { session: Arc::clone(session), uri: uri.to_owned() })
+    }
+}
+
+impl<C: Connection> Drop for ResourceSubscription<C> {
+    fn drop(&mut self) {
+        // Without a runtime, the process is ending.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (session, uri) = (Arc::clone(&self.session), std::mem::take(&mut self.uri));
+        runtime.spawn(async move {
+            let mut subscribed = session.subscribed.lock().await;
+            match subscribed.get_mut(&uri) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => {
+                    subscribed.remove(&uri);
+                    let params = json!({ "uri": uri });
+                    let ended = session.request(legacy_method::UNSUBSCRIBE, &params).await;
+                    if let Err(error) = ended {
+                        tracing::debug!(target: "mrtr::client", ?error, "still subscribed");
+                    }
+                }
+            }
+        });
     }
 }
 

@@ -129,7 +129,7 @@ impl Connection for Fake {
         opened.count += 1;
         let result = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "logging": {}, "tools": { "listChanged": true } },
+            "capabilities": { "logging": {}, "tools": { "listChanged": true }, "resources": { "subscribe": true } },
             "serverInfo": Implementation::new("fake", "1"),
         });
         let outcome = Ok(to_raw_value(&result).unwrap());
@@ -371,6 +371,30 @@ async fn subscription_ends_with_its_session() {
     let (session, _stream) = soon(server.streams.recv()).await.unwrap();
     assert_eq!(session, 3);
     subscribed.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_subscription_to_a_resource_ends_it_at_the_server() {
+    let (adapter, mut server) = connect();
+    let listen = || {
+        let filter = json!({ "notifications": { "resourceSubscriptions": ["file:///a"] } });
+        send(&adapter, "subscriptions/listen", filter, Value::Null)
+    };
+    let first = listen();
+    server.call("resources/subscribe").await.answer(json!({})).await;
+    let second = listen();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    first.abort();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(server.calls.try_recv().is_err(), "one of the two is still open");
+    second.abort();
+    let ended = server.call("resources/unsubscribe").await;
+    assert_eq!(ended.request.params.as_ref().unwrap().as_str(), r#"{"uri":"file:///a"}"#);
+    // A new one waits until the server has been told, so that the order is certain.
+    let third = listen();
+    ended.answer(json!({})).await;
+    server.call("resources/subscribe").await.answer(json!({})).await;
+    third.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -120,6 +120,17 @@ async fn call_is_cancelled_once_and_only_while_in_flight() {
     assert!(error.to_string().contains("no response within 20ms"), "{error}");
     let id = peer.read().await["id"].clone();
     assert_eq!(peer.read().await["params"]["requestId"], id);
+    // Clients must not cancel `initialize`, so the next message is another request.
+    let transport = client.transport().clone();
+    let initialize = Request::new(RequestId::Number(1_000_000), "initialize", None);
+    let opening =
+        tokio::spawn(async move { transport.send(OutgoingRequest::new(initialize)).await });
+    assert_eq!(peer.read().await["method"], "initialize");
+    opening.abort();
+    let _ = opening.await;
+    let call = tokio::spawn(async move { client.call_tool("t", json!({})).await });
+    assert_eq!(peer.read().await["method"], "tools/call");
+    call.abort();
 }
 
 #[tokio::test]
