@@ -1,6 +1,5 @@
 //! Legacy clients, served by a handler of the current revision.
 
-mod batch;
 mod bus;
 mod call;
 mod claims;

@@ -49,6 +49,8 @@
 //! - CORS: likewise a tower layer.
 //! - HTTP/2 and TLS for servers: mount the endpoint in an HTTP server that has them.
 
+#[doc(hidden)]
+pub mod batch;
 mod error;
 mod granted_scopes;
 pub mod headers;

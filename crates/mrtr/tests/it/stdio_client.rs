@@ -114,6 +114,13 @@ async fn call_is_cancelled_once_and_only_while_in_flight() {
     assert_eq!((&cancelled["params"]["requestId"], cancelled["id"].is_null()), (&id, true));
     assert!(cancelled["params"]["reason"].is_string());
     peer.answer(id, text("late")).await;
+    // A legacy server may answer in a batch.
+    let caller = client.clone();
+    let call = tokio::spawn(async move { caller.call_tool("t", json!({})).await });
+    let id = peer.read().await["id"].clone();
+    let response = json!({ "jsonrpc": "2.0", "id": id, "result": text("in a batch") });
+    peer.write(json!([response])).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "in a batch");
     // A call that times out is cancelled as well.
     let slow = client.transport().clone().timeout(Duration::from_millis(20));
     let error = Client::builder(slow).build().call_tool("t", json!({})).await.unwrap_err();

@@ -9,10 +9,10 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::{Message, Request, RequestId, Response};
-use mrtr_transport::TransportError;
 use mrtr_transport::http::{HttpClient, RawResponse};
 use mrtr_transport::sse::Decoder;
 use mrtr_transport::unread;
+use mrtr_transport::{TransportError, batch};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -110,8 +110,15 @@ impl HttpSession {
         let mut response = self.check(session, response).await?;
         if !is_stream(&response) {
             let body = response.body().await?;
-            return match Message::parse(&body) {
-                Ok(Message::Response(found)) => Ok(found),
+            let mut received = batch::parse(&body).unwrap_or_default();
+            // A single response has no other request, even if it does not name it.
+            if let [Message::Response(only)] = &mut received[..]
+                && only.id.is_none()
+            {
+                only.id = Some(request.id.clone());
+            }
+            return match deliver(received, Some(&request.id), Some(messages)).await {
+                Delivered::Response(found) => Ok(found),
                 _ => Err(response.violation("sent no response to the request").into()),
             };
         }
@@ -218,20 +225,13 @@ async fn read_events(
         place.is_advanced |= !events.is_empty();
         place.retry = decoder.retry().or(place.retry);
         for event in events.drain(..).filter(|event| !event.is_empty()) {
-            let message = match Message::parse(&event) {
-                Ok(Message::Response(found)) if found.id.as_ref() == id => return Ok(Some(found)),
-                // Another response was not asked for on this stream.
-                Ok(Message::Response(_)) => continue,
-                Ok(Message::Request(request)) => Incoming::Request(request),
-                Ok(Message::Notification(notification)) => Incoming::Notification(notification),
-                Err(error) => {
-                    return Err(response.violation(&format!("sent a malformed message: {error}")));
-                }
-            };
-            let Some(messages) = messages else { continue };
-            if messages.send(message).await.is_err() {
-                // The caller has gone. The task is aborted soon.
-                return Ok(None);
+            let received = batch::parse(&event).map_err(|error| {
+                response.violation(&format!("sent a malformed message: {error}"))
+            })?;
+            match deliver(received, id, messages).await {
+                Delivered::All => {}
+                Delivered::Response(found) => return Ok(Some(found)),
+                Delivered::NotAll => return Ok(None),
             }
         }
         // What was not passed on is read again after a resumption.
@@ -241,6 +241,40 @@ async fn read_events(
         }
     }
     Ok(None)
+}
+
+enum Delivered {
+    All,
+    /// The response that was waited for.
+    Response(Response),
+    /// The receiver has gone. Its task is aborted soon.
+    NotAll,
+}
+
+/// Passes messages on, except for the response to `id`. Without `messages`, they are discarded.
+async fn deliver(
+    received: Vec<Message>,
+    id: Option<&RequestId>,
+    messages: Option<&unread::Sender<Incoming>>,
+) -> Delivered {
+    let mut delivered = Delivered::All;
+    for message in received {
+        let message = match message {
+            Message::Response(found) if found.id.as_ref() == id => {
+                delivered = Delivered::Response(found);
+                continue;
+            }
+            // Another response was not asked for on this stream.
+            Message::Response(_) => continue,
+            Message::Request(request) => Incoming::Request(request),
+            Message::Notification(notification) => Incoming::Notification(notification),
+        };
+        let Some(messages) = messages else { continue };
+        if messages.send(message).await.is_err() && matches!(delivered, Delivered::All) {
+            return Delivered::NotAll;
+        }
+    }
+    delivered
 }
 
 /// Returns true if the stream of the session may open later: after an error of the server or of the

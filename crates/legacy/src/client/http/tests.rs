@@ -229,3 +229,37 @@ async fn stream_of_the_session_is_tried_again_only_if_the_server_may_have_one() 
         assert_eq!(after > before, has_stream, "{status}");
     }
 }
+
+/// Clients must understand them (2025-03-26, basic: "Batching").
+#[tokio::test(start_paused = true)]
+async fn batches_of_a_server_are_read() {
+    let question = json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" });
+    for is_stream in [false, true] {
+        let question = question.clone();
+        let pongs = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&pongs);
+        let session = serve(move |Received { head, body }| match body["method"].as_str() {
+            Some("initialize") => {
+                response("200 OK", "application/json", &initialized(&body["id"]).to_string())
+            }
+            Some("tools/call") => {
+                let result = json!({ "jsonrpc": "2.0", "id": 7, "result": { "content": [] } });
+                let batch = json!([question, result]);
+                if is_stream {
+                    events(&format!("data: {batch}\n\n"))
+                } else {
+                    response("200 OK", "application/json", &batch.to_string())
+                }
+            }
+            _ if head.starts_with("get ") => response("405 No", "text/plain", ""),
+            _ => {
+                counter.fetch_add(usize::from(body["id"] == "p"), Ordering::SeqCst);
+                response("202 Accepted", "text/plain", "")
+            }
+        })
+        .await;
+        let outcome = soon(Adapter::new(session).send(call())).await.unwrap().outcome;
+        assert!(outcome.is_ok(), "{outcome:?}");
+        assert_eq!(pongs.load(Ordering::SeqCst), 1, "the request in the batch was not answered");
+    }
+}

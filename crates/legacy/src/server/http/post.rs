@@ -9,13 +9,12 @@ use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
-use mrtr_transport::{RequestHandler, headers};
+use mrtr_transport::{RequestHandler, batch, headers};
 use serde_json::value::RawValue;
 
 use super::body::CallEvents;
 use super::caller::{Caller, SESSION_ID, context_of};
 use super::rejected::{Rejected, empty, json, json_text};
-use crate::server::batch::{is_batch, split_batch};
 use crate::server::bus;
 use crate::server::gateway::Gateway;
 use crate::server::opening::opens_session;
@@ -97,7 +96,7 @@ async fn handle_messages<H: RequestHandler>(
     request: &Request<Bytes>,
     mut permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
-    let is_batch = is_batch(request.body());
+    let is_batch = batch::is_batch(request.body());
     let messages = if is_batch && session.claims.version.has_batches() {
         parse_batch(request.body())?
     } else {
@@ -178,7 +177,7 @@ fn refusal(message: &str) -> Option<(StatusCode, HeaderName, HeaderValue)> {
 }
 
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
-    let messages = split_batch(body)
+    let messages = batch::split(body)
         .map_err(|error| Box::new(Rejected { status: StatusCode::BAD_REQUEST, id: None, error }))?;
     messages.iter().map(|message| parse(message.get().as_bytes())).collect()
 }

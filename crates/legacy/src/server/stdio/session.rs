@@ -9,13 +9,13 @@ use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Request, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_transport::RequestHandler;
+use mrtr_transport::batch;
 use mrtr_transport::stdio::StreamLimits;
 use mrtr_transport::stdio::lines::{LineState, MessagePrefix, json_line};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::legacy_method;
-use crate::server::batch::{is_batch, split_batch};
 use crate::server::call::{Call, Channel, Outgoing};
 use crate::server::context::Context;
 use crate::server::gateway::Gateway;
@@ -98,10 +98,10 @@ impl<H: RequestHandler> StreamSession<H> {
         while self.tasks.try_join_next().is_some() {}
         let has_batches =
             self.session.as_ref().is_some_and(|session| session.claims.version.has_batches());
-        if !has_batches || !is_batch(line) {
+        if !has_batches || !batch::is_batch(line) {
             return self.process_message(line).await;
         }
-        match split_batch(line) {
+        match batch::split(line) {
             Ok(batch) => {
                 for message in batch {
                     self.process_message(message.get().as_bytes()).await;

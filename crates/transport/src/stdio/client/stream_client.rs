@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::pending::{Pending, Waiter};
 use super::send_state::SendState;
+use crate::batch;
 use crate::error::TransportError;
 use crate::stdio::reader::{Line, LineReader};
 use crate::stdio::writer::{json_line, serialized_line, write_lines};
@@ -281,8 +282,12 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
     loop {
         match lines.next().await {
             Ok(Some(Line::Complete(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Ok(Some(Line::Complete(line))) => match Message::parse(&line) {
-                Ok(message) => lock(&pending).deliver(message),
+            Ok(Some(Line::Complete(line))) => match batch::parse(&line) {
+                Ok(messages) => {
+                    for message in messages {
+                        lock(&pending).deliver(message);
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(target: "mrtr::stdio", %error, "malformed message ignored");
                 }
