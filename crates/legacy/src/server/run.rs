@@ -43,7 +43,7 @@ impl<H: RequestHandler> Gateway<H> {
         call: NewCall,
     ) {
         let id = call.request.id.clone();
-        let is_new = session.begin_call(&id, Some(Arc::clone(stream)), |number| {
+        let begun = session.begin_call(&id, Some(Arc::clone(stream)), |number| {
             let task = CallTask {
                 gateway: Arc::clone(self),
                 session: Arc::clone(session),
@@ -53,10 +53,8 @@ impl<H: RequestHandler> Gateway<H> {
             };
             tokio::spawn(task.run(call)).abort_handle()
         });
-        if !is_new {
-            let error =
-                ErrorObject::invalid_request("a request with this `id` is already in flight");
-            push_response(stream, &Response::error(Some(id), error));
+        if let Err(why) = begun {
+            push_response(stream, &Response::error(Some(id), ErrorObject::invalid_request(why)));
         }
     }
 }

@@ -134,17 +134,23 @@ impl Session {
         self.subscriptions.subscribe()
     }
 
-    /// Adds a request of the client, whose task is started by `spawn` with its number. Returns
-    /// false if one with this id is being answered, or the session has ended.
+    /// Adds a request of the client, whose task is started by `spawn` with its number.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if one with this id is being answered, or the session has ended.
     pub(crate) fn begin_call(
         &self,
         id: &RequestId,
         stream: Option<Arc<Stream>>,
         spawn: impl FnOnce(u64) -> AbortHandle,
-    ) -> bool {
+    ) -> Result<(), &'static str> {
         let mut state = self.lock();
-        if state.is_terminated || state.calls.contains_key(id) {
-            return false;
+        if state.is_terminated {
+            return Err("the session has ended");
+        }
+        if state.calls.contains_key(id) {
+            return Err("a request with this `id` is already in flight");
         }
         state.call_count += 1;
         let number = state.call_count;
@@ -157,7 +163,7 @@ impl Session {
             // It was cancelled, or has ended.
             _ => task.abort(),
         }
-        true
+        Ok(())
     }
 
     /// Removes a request that was answered. Returns false if it was cancelled.

@@ -186,7 +186,7 @@ impl<H: RequestHandler> StreamSession<H> {
         let (gateway, lines) = (Arc::clone(&self.gateway), self.lines.clone());
         let calling = Arc::clone(&session);
         let tasks = &mut self.tasks;
-        let is_new = session.begin_call(&id, None, |number| {
+        let begun = session.begin_call(&id, None, |number| {
             tasks.spawn(async move {
                 let channel = LineChannel { lines, permit: Arc::new(permit) };
                 let call = Call {
@@ -202,10 +202,8 @@ impl<H: RequestHandler> StreamSession<H> {
                 let _ = channel.lines.send((json_line(response.to_json()), AlwaysWritten)).await;
             })
         });
-        if !is_new {
-            let error =
-                ErrorObject::invalid_request("a request with this `id` is already in flight");
-            self.reject(Some(id), error).await;
+        if let Err(why) = begun {
+            self.reject(Some(id), ErrorObject::invalid_request(why)).await;
         }
     }
 
