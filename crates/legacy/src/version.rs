@@ -61,6 +61,11 @@ impl LegacyVersion {
         self == Self::V2025_03_26
     }
 
+    /// Returns true if results may contain links to resources.
+    pub fn has_resource_links(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
     /// Returns true if forms exist.
     pub fn has_elicitation(self) -> bool {
         self >= Self::V2025_06_18

@@ -138,7 +138,9 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             let round = Request::new(request.id.clone(), &request.method, params);
             let result = self.run_round(round, Arc::clone(&meta)).await?;
             if !is_input_required(&result) {
-                return legacy_result(&request.method, &result).map_err(|error| invalid(&error));
+                let version = self.session.claims.version;
+                return legacy_result(version, &request.method, &result)
+                    .map_err(|error| invalid(&error));
             }
             let required: InputRequiredResult =
                 serde_json::from_str(result.as_str()).map_err(|error| invalid(&error))?;

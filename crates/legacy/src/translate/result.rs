@@ -1,12 +1,14 @@
 //! Results and errors of the current revision, as legacy clients expect them.
 
+use mrtr_schema::content::ContentBlock;
 use mrtr_schema::json::{ObjectWriter, read_pairs};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_schema::meta::key;
 use mrtr_schema::result::ResultType;
 use mrtr_schema::{RawJson, method};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
+use crate::LegacyVersion;
 use crate::code::RESOURCE_NOT_FOUND;
 
 type Pairs = Vec<(String, Box<RawValue>)>;
@@ -33,12 +35,18 @@ pub(crate) fn is_input_required(result: &RawJson) -> bool {
 }
 
 /// Removes from a complete result what legacy revisions do not have: the type of the result,
-/// caching hints, the server's name, and structured content that is not an object.
+/// caching hints, the server's name, and structured content that is not an object. Where links to
+/// resources do not exist, they become text.
 ///
 /// # Errors
 ///
 /// If the result is not a JSON object.
-pub(crate) fn legacy_result(method: &str, result: &RawJson) -> Result<RawJson, serde_json::Error> {
+pub(crate) fn legacy_result(
+    version: LegacyVersion,
+    method: &str,
+    result: &RawJson,
+) -> Result<RawJson, serde_json::Error> {
+    let has_links = version.has_resource_links();
     let mut kept = Pairs::new();
     for (name, value) in members(result.as_str())? {
         match name.as_str() {
@@ -57,12 +65,47 @@ pub(crate) fn legacy_result(method: &str, result: &RawJson) -> Result<RawJson, s
                     .into_iter()
                     .map(|tool| legacy_tool(&tool))
                     .collect::<Result<Vec<_>, _>>()?;
-                kept.push((name, serde_json::value::to_raw_value(&tools)?));
+                kept.push((name, to_raw_value(&tools)?));
             }
+            "content" if !has_links => kept.push((name, each(&value, without_link)?)),
+            "messages" if !has_links => kept.push((name, each(&value, message_without_link)?)),
             _ => kept.push((name, value)),
         }
     }
     Ok(write(kept))
+}
+
+/// Applies a function to the elements of an array.
+fn each(
+    array: &RawValue,
+    change: impl Fn(&RawValue) -> Result<Box<RawValue>, serde_json::Error>,
+) -> Result<Box<RawValue>, serde_json::Error> {
+    let elements: Vec<&RawValue> = serde_json::from_str(array.get())?;
+    let elements = elements.into_iter().map(change).collect::<Result<Vec<_>, _>>()?;
+    to_raw_value(&elements)
+}
+
+fn message_without_link(message: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut message = members(message.get())?;
+    for (name, value) in &mut message {
+        if name == "content" {
+            *value = without_link(value)?;
+        }
+    }
+    into_raw(write(message))
+}
+
+/// Replaces a link to a resource by text.
+fn without_link(block: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    if !block.get().contains("resource_link") {
+        return Ok(block.to_owned());
+    }
+    match serde_json::from_str(block.get()) {
+        Ok(ContentBlock::ResourceLink(link)) => {
+            to_raw_value(&ContentBlock::text(format!("{}: {}", link.name, link.uri)))
+        }
+        _ => Ok(block.to_owned()),
+    }
 }
 
 /// Removes an output schema that does not describe an object: its results have no structured
@@ -114,7 +157,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn translated(method: &str, result: &Value) -> Value {
-        let result = legacy_result(method, &RawJson::new(result).unwrap()).unwrap();
+        translated_for(LegacyVersion::LATEST, method, result)
+    }
+
+    fn translated_for(version: LegacyVersion, method: &str, result: &Value) -> Value {
+        let result = legacy_result(version, method, &RawJson::new(result).unwrap()).unwrap();
         serde_json::from_str(result.as_str()).unwrap()
     }
 
@@ -148,10 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn links_are_text_where_they_do_not_exist() {
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        let link = json!({ "type": "resource_link", "name": "Report", "uri": "file:///report" });
+        let as_text = text("Report: file:///report");
+        let about = text("about a resource_link");
+        let tool = json!({ "content": [link, about] });
+        let prompt = json!({ "messages": [{ "role": "user", "content": link }] });
+        for (version, expected) in
+            [(LegacyVersion::V2025_03_26, &as_text), (LegacyVersion::V2025_06_18, &link)]
+        {
+            let translated = translated_for(version, method::TOOLS_CALL, &tool);
+            assert_eq!(translated["content"], json!([expected, about]), "{version}");
+            let translated = translated_for(version, method::PROMPTS_GET, &prompt);
+            assert_eq!(translated["messages"][0]["content"], *expected, "{version}");
+        }
+    }
+
+    #[test]
     fn numbers_keep_their_digits() {
         let text = r#"{"structuredContent":{"account":123456789012345678901234567890}}"#;
         let result = RawJson::from(RawValue::from_string(text.to_owned()).unwrap());
-        assert_eq!(legacy_result(method::TOOLS_CALL, &result).unwrap().as_str(), text);
+        let translated = legacy_result(LegacyVersion::LATEST, method::TOOLS_CALL, &result);
+        assert_eq!(translated.unwrap().as_str(), text);
     }
 
     #[test]
