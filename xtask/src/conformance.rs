@@ -204,8 +204,8 @@ impl<'a> Suite<'a> {
         Ok(())
     }
 
-    /// Returns the results of all scenarios that the suite has announced. Of a scenario that the
-    /// suite did not reach, or in which itself failed, there is none.
+    /// Returns the results of the scenarios. Fails if the suite announced another number: it writes
+    /// no result for a scenario that it did not reach, or in which the suite itself failed.
     fn results(&self) -> Result<BTreeMap<String, Outcome>> {
         let results = read_results(&self.out, self.side)?;
         let log = self.out.join("log.txt");

@@ -223,13 +223,13 @@ impl<T: Transport> Client<T> {
         self.with(|options| options.pause_in_every_round = true)
     }
 
-    /// Returns a client for one of several callers that share the connection, and that must not get
-    /// what is meant for another one. Default: all calls are those of one caller.
+    /// Returns a client for one of several callers that share the connection, such as the callers
+    /// of a gateway. Default: all calls are those of one caller.
     ///
-    /// For clients that forward calls of others, such as gateways. A server of a legacy revision
-    /// may ask without naming the call: over stdio always, and over HTTP on the stream of the
-    /// session. Such a question is refused from now on, since it is not known whose call asks.
-    /// Otherwise it belongs to the call that began last.
+    /// A server of a legacy revision may ask a question without naming the call: over stdio always,
+    /// and over HTTP on the stream of the session. By default, such a question belongs to the call
+    /// that began last. Once a call of this client is sent, such questions are refused for the rest
+    /// of the session, since it is not known whose call asks.
     #[must_use]
     pub fn with_shared_connection(&self) -> Self {
         self.with(|options| options.shared_connection = true)

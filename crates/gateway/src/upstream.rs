@@ -81,7 +81,7 @@ impl<T: Transport> Upstream<T> {
     pub(crate) fn client_for(&self, cx: &ManualContext) -> Client<T> {
         let mut client = self.client_of(cx.parts()).with_pause_in_every_round();
         // Otherwise the questions and messages of one caller could reach another one. Callers
-        // without an identity are one.
+        // without an identity count as one caller.
         if cx.parts().principal().is_some() {
             client = client.with_shared_connection();
         }

@@ -141,7 +141,7 @@ fn text(input: ParseStream<'_>) -> syn::Result<LitStr> {
 ///
 /// # Errors
 ///
-/// If a part of it is not in the source, but for example in a file.
+/// If a part of it is not a string literal, such as `include_str!("doc.md")`.
 pub(crate) fn doc_comment(attributes: &[Attribute]) -> syn::Result<Option<String>> {
     let mut lines = Vec::new();
     for attribute in attributes {

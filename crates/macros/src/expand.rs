@@ -35,7 +35,7 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
     let handler = handler(&function.sig);
     let has = |name| move |attribute: &&Attribute| attribute.path().is_ident(name);
     let cfgs: Vec<_> = function.attrs.iter().filter(has("cfg")).collect();
-    // To register a deprecated function is no use of it that the author could avoid.
+    // The constructor has to name the function, even if it is deprecated.
     let allow = function.attrs.iter().any(|attribute| has("deprecated")(&attribute));
     let allow = allow.then(|| quote! { #[allow(deprecated)] });
     let visibility = &function.vis;
@@ -60,8 +60,8 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
     };
     let plain_name = if link.is_empty() { plain_name } else { format!("[`{plain_name}`]{link}") };
     let doc = format!("Creates the {} of {plain_name}.", kind.suffix().replace('_', " "));
-    // In an `impl` block, the name of a function without `&self` would be that of another function,
-    // outside. This item is an error there.
+    // In an `impl` block, the constructor of a function without `&self` would refer to a free
+    // function of the same name. `const _` is not allowed there, so the compiler rejects it.
     let not_in_impl = (!is_method).then(|| {
         quote_spanned! { name.span() => #(#cfgs)* const _: () = (); }
     });

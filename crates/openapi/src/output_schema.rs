@@ -18,8 +18,8 @@ pub(crate) struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// Returns the output schema of an operation, `None` if some of its successful responses have
-    /// no JSON, or the reason if it is not usable.
+    /// Returns the output schema of an operation, `None` if it has no successful response or one
+    /// without JSON, or the reason if the schema is not usable.
     pub(crate) fn new(
         document: &Document,
         method: &Method,

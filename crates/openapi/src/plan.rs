@@ -126,7 +126,7 @@ impl Plan {
                 self.output = Some(checks);
                 return Some(schema);
             }
-            Ok(None) => "not all of its successful responses are JSON".to_owned(),
+            Ok(None) => "none or not all of its successful responses are JSON".to_owned(),
             Err(why) => why,
         };
         tracing::warn!(target: "mrtr::openapi", %operation, why, "a tool has no output schema");

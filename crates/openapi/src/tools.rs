@@ -115,10 +115,10 @@ impl<C: ApiClient> OpenApi<C> {
     /// Default: none, since a client may refuse a result that does not match it, and many APIs
     /// deviate from their document.
     ///
-    /// With the feature `validate`, a response that does not match becomes an error for the model
-    /// that says so and contains the response. If a successful response of the operation has no
-    /// JSON in the document, or the schema is not usable, the tool has no output schema; the log
-    /// says why.
+    /// A successful response that is not JSON or, with the feature `validate`, does not match the
+    /// schema becomes an error for the model that says so and contains the response. The tool has
+    /// no output schema if the document has no successful response of the operation, or one
+    /// without JSON, or if the schema is not usable; the log says why.
     pub fn output_schema_when(
         mut self,
         rule: impl Fn(&Operation) -> bool + Send + Sync + 'static,

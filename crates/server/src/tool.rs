@@ -131,10 +131,11 @@ impl Tool {
         self
     }
 
-    /// Does not validate arguments and results against the schemas, which may be of any dialect.
+    /// Skips the validation of arguments and results against the schemas, which may then be of any
+    /// dialect. The input schema must still have the type `object` at the top.
     ///
-    /// For tools that forward calls to another server, which validates them. Its schemas are not
-    /// trusted: to compile them takes time and memory.
+    /// For tools that forward calls to another server. That server validates them, and compiling
+    /// its untrusted schemas would take time and memory here.
     pub fn skip_validation(mut self) -> Self {
         self.skip_validation = true;
         self

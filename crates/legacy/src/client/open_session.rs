@@ -34,7 +34,7 @@ pub(super) struct OpenSession<C: Connection> {
     /// The number of requests of our own.
     own_requests: AtomicU64,
     /// The resources whose changes the server reports, and the number of subscriptions to each.
-    /// Locked while the server is told.
+    /// Locked during requests to subscribe and unsubscribe.
     subscribed: tokio::sync::Mutex<HashMap<String, usize>>,
 }
 
@@ -114,8 +114,8 @@ impl<C: Connection> OpenSession<C> {
     }
 }
 
-/// A subscription to a resource. The last one to a resource ends it at the server when it is
-/// dropped.
+/// A subscription to a resource. When the last subscription to the resource is dropped, the client
+/// unsubscribes at the server.
 pub(super) struct ResourceSubscription<C: Connection> {
     session: Arc<OpenSession<C>>,
     uri: String,
@@ -149,7 +149,7 @@ impl<C: Connection> Drop for ResourceSubscription<C> {
                     let params = json!({ "uri": uri });
                     let ended = session.request(legacy_method::UNSUBSCRIBE, &params).await;
                     if let Err(error) = ended {
-                        tracing::debug!(target: "mrtr::client", ?error, "still subscribed");
+                        tracing::debug!(target: "mrtr::client", uri, ?error, "cannot unsubscribe");
                     }
                 }
             }

@@ -19,7 +19,8 @@ pub(super) struct Routes {
 struct State {
     /// The calls in flight, in the order in which they began.
     calls: Vec<(RequestId, Sender<Incoming>)>,
-    /// A call was one of several callers. It may still ask after it has ended here.
+    /// The calls belong to several callers. The server may still ask for a call that has ended
+    /// here.
     is_shared: bool,
     subscribers: Vec<Sender<Notification>>,
     /// Nothing announces changes any more.
@@ -86,8 +87,8 @@ impl Routes {
         self.lock().subscribers.retain(send);
     }
 
-    /// Gives a request of the server to the call that began last. Returns it if there is none, or
-    /// if the calls are those of several callers: it could be meant for another one.
+    /// Gives a request of the server to the call that began last. Returns the request if there is
+    /// no call, or if the calls belong to several callers: it could be meant for another caller.
     pub(super) fn ask(&self, request: Request) -> Result<(), Request> {
         let state = self.lock();
         if state.is_shared {

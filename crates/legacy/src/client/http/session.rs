@@ -111,7 +111,7 @@ impl HttpSession {
         if !is_stream(&response) {
             let body = response.body().await?;
             let mut received = batch::parse(&body).unwrap_or_default();
-            // A single response has no other request, even if it does not name it.
+            // The only response in the body answers this request, even if it has no id.
             if let [Message::Response(only)] = &mut received[..]
                 && only.id.is_none()
             {
@@ -247,7 +247,7 @@ enum Delivered {
     All,
     /// The response that was waited for.
     Response(Response),
-    /// The receiver has gone. Its task is aborted soon.
+    /// The receiver was dropped. The task that reads is aborted soon.
     NotAll,
 }
 
