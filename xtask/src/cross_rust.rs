@@ -12,6 +12,12 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, run, scratch, target};
 
+pub const WASM: &str = "wasm32-unknown-unknown";
+
+/// The systems, and the target of each.
+pub const SYSTEMS: [(&str, &str); 3] =
+    [("wasm", WASM), ("windows", "x86_64-pc-windows-gnu"), ("macos", "aarch64-apple-darwin")];
+
 /// The compiler, its own standard library, and the source of it.
 const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
 /// The linker, of the compiler's version of LLVM.
@@ -62,8 +68,13 @@ fn home() -> PathBuf {
 }
 
 /// Returns true if Debian's compiler is unpacked.
-pub fn is_unpacked() -> bool {
+fn is_unpacked() -> bool {
     home().join("complete").is_file()
+}
+
+/// Returns true if there is a compiler for all systems.
+pub fn is_present() -> bool {
+    CrossRust::find(&SYSTEMS.map(|(_, target)| target)).is_ok_and(|found| found.is_some())
 }
 
 /// The command that makes Debian's compiler unnecessary, to show to the user.

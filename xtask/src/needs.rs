@@ -195,8 +195,9 @@ impl Need {
             }
             Self::Node => node().is_some(),
             Self::Postgres => has_postgres(),
-            Self::CrossRust => cross_rust::is_unpacked(),
-            Self::MinimumRust => is_minimum_rust().unwrap_or(false),
+            Self::CrossRust => cross_rust::is_present(),
+            // The part that needs it reports the error.
+            Self::MinimumRust => is_minimum_rust().unwrap_or(true),
             Self::PythonPackages(_) | Self::NpmPackages(_) => {
                 let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
                 let installed =

@@ -4,15 +4,9 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::Result;
-use crate::cross_rust::CrossRust;
+use crate::cross_rust::{CrossRust, SYSTEMS, WASM};
 use crate::needs::{Need, node, require};
 use crate::run::{cargo, root, run as step, scratch};
-
-const WASM: &str = "wasm32-unknown-unknown";
-
-/// The systems, and the target of each.
-const SYSTEMS: [(&str, &str); 3] =
-    [("wasm", WASM), ("windows", "x86_64-pc-windows-gnu"), ("macos", "aarch64-apple-darwin")];
 
 /// With all features, they depend on all published crates.
 const PUBLISHED: [&str; 2] = ["--package=mrtr", "--package=mrtr-cli"];

@@ -20,6 +20,8 @@ pub(crate) struct CallOptions {
     pub(crate) retries: u32,
     /// Pauses calls of the application in rounds without input requests, too.
     pub(crate) pause_in_every_round: bool,
+    /// Does not validate results of tools against their output schemas.
+    pub(crate) unvalidated_results: bool,
     /// Other callers use the connection, too.
     pub(crate) shared_connection: bool,
     /// Cancels the task of a call that is dropped.

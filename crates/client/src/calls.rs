@@ -148,7 +148,7 @@ impl<T: Transport> Client<T> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<R, CallError> {
         let result: R = self.call(R::METHOD, params).await?;
-        result.received(target, self.shared.tools.get(target).as_deref())
+        result.received(target, self.validating(target).as_deref())
     }
 
     /// Makes a call, or takes its result from the cache. The result stays JSON text.

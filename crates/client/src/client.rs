@@ -18,7 +18,7 @@ use crate::observer::Observer;
 use crate::policy::Policy;
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
-use crate::tool_info::ToolInfos;
+use crate::tool_info::{ToolInfo, ToolInfos};
 
 /// A client of one server.
 ///
@@ -97,6 +97,11 @@ impl<T> Client<T> {
         let mut client = self.clone();
         change(&mut client.options);
         client
+    }
+
+    /// Returns a tool of the last listing, unless its results are not validated.
+    pub(crate) fn validating(&self, tool: &str) -> Option<Arc<ToolInfo>> {
+        self.shared.tools.get(tool).filter(|_| !self.options.unvalidated_results)
     }
 }
 
@@ -221,6 +226,15 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_pause_in_every_round(&self) -> Self {
         self.with(|options| options.pause_in_every_round = true)
+    }
+
+    /// Returns a client that does not validate results of tools against the `outputSchema` of the
+    /// last listing. Default: it does, with the feature `validate`.
+    ///
+    /// For clients that pass results on to others, which validate them.
+    #[must_use]
+    pub fn with_unvalidated_results(&self) -> Self {
+        self.with(|options| options.unvalidated_results = true)
     }
 
     /// Returns a client for one of several callers that share the connection, such as the callers

@@ -307,7 +307,11 @@ impl<T: Transport> Client<T> {
         tool: &str,
         call: &PendingCall,
     ) -> Result<Vec<(String, String)>, CallError> {
-        self.shared.tools.get(tool).map_or_else(|| Ok(Vec::new()), |tool| tool.param_headers(call))
+        let Some(tool) = self.shared.tools.get(tool) else { return Ok(Vec::new()) };
+        if !self.options.unvalidated_results {
+            tool.check_output_schema(call)?;
+        }
+        tool.param_headers(call)
     }
 }
 

@@ -29,19 +29,22 @@ impl ToolInfo {
         })
     }
 
+    /// Checks the output schema before a call is sent for the first time. Later, the result or the
+    /// earlier rounds would be lost.
+    pub(crate) fn check_output_schema(&self, call: &PendingCall) -> Result<(), CallError> {
+        if call.state.is_some() || call.task.is_some() {
+            return Ok(());
+        }
+        self.output_schema.check().map_err(|why| {
+            CallError::protocol(format!("tool {:?} was not called: {why}", call.target()))
+        })
+    }
+
     /// Returns the headers that mirror arguments of `call`, as names and values.
-    ///
-    /// Checks the output schema before the call is sent for the first time: later, the result or
-    /// the earlier rounds would be lost.
     pub(crate) fn param_headers(
         &self,
         call: &PendingCall,
     ) -> Result<Vec<(String, String)>, CallError> {
-        if call.state.is_none() && call.task.is_none() {
-            self.output_schema.check().map_err(|why| {
-                CallError::protocol(format!("tool {:?} was not called: {why}", call.target()))
-            })?;
-        }
         if self.param_headers.is_empty() {
             return Ok(Vec::new());
         }

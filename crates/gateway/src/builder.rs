@@ -98,7 +98,7 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
             let relisted = Arc::clone(&relisted);
-            Upstream::new(prefix, own.clone(), foreign.collect(), client, ids.clone(), relisted)
+            Upstream::new(prefix, own.clone(), foreign.collect(), &client, ids.clone(), relisted)
         });
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {

@@ -3,10 +3,6 @@
 use std::collections::HashSet;
 
 use mrtr_client::{CallError, Client, Transport};
-use mrtr_schema::Object;
-use mrtr_schema::capabilities::{
-    ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
-};
 use mrtr_schema::prompt::Prompt;
 use mrtr_schema::resource::{Resource, ResourceTemplate};
 use mrtr_schema::tasks;
@@ -28,12 +24,7 @@ pub(crate) struct Listed {
 impl Listed {
     /// Lists what the upstream has according to its capabilities.
     pub(crate) async fn read<T: Transport>(client: &Client<T>) -> Result<Self, CallError> {
-        // The first request opens the session with a legacy server, for all callers.
-        let declared = ClientCapabilities::new()
-            .with_elicitation(ElicitationCapability::form())
-            .with_sampling(SamplingCapability::new().with_tools(Object::new()))
-            .with_roots(RootsCapability::default());
-        let capabilities = client.with_capabilities(declared).discover().await?.capabilities;
+        let capabilities = client.discover().await?.capabilities;
         let mut listed = Self {
             completes: capabilities.completions.is_some(),
             has_tasks: capabilities.has_extension(tasks::EXTENSION),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_client::{CallError, Client, Transport};
-use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
+};
 use mrtr_schema::input::InputRequests;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_schema::peer_text::quote;
@@ -47,10 +49,16 @@ impl<T: Transport> Upstream<T> {
         name: String,
         prefix: String,
         foreign: Vec<String>,
-        client: Client<T>,
+        client: &Client<T>,
         tasks: Option<TaskIds>,
         relisted: Arc<Notify>,
     ) -> Self {
+        // Requests of the gateway's own open the session with a legacy server, for all callers.
+        let declared = ClientCapabilities::new()
+            .with_elicitation(ElicitationCapability::form())
+            .with_sampling(SamplingCapability::new().with_tools(Object::new()))
+            .with_roots(RootsCapability::default());
+        let client = client.with_capabilities(declared).with_unvalidated_results();
         Self {
             name,
             prefix,

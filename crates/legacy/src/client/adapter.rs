@@ -22,7 +22,7 @@ use serde_json::value::to_raw_value;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep};
 
-use super::connection::{self, Connection, ConnectionError, Incoming, Link, unusable};
+use super::connection::{self, Connection, ConnectionError, Incoming, Link, StreamEnd, unusable};
 use super::open_session::{OpenSession, ResourceSubscription};
 use super::pages;
 use super::question::{self, Question, respond, respond_error};
@@ -207,7 +207,7 @@ impl<C: Connection> Adapter<C> {
             None | Some(pages::STATE) => {}
             Some(_) => return Ok(self.resume(modern, on_notification).await?),
         }
-        if session.routes.can_reopen() {
+        if session.routes.end().is_some_and(|end| end != StreamEnd::Final) {
             // The server may ask there.
             session.listen_again().await;
         }
@@ -326,7 +326,7 @@ impl<C: Connection> Adapter<C> {
             Ok(params) => params.notifications,
             Err(error) => return Ok(Response::error(Some(id.clone()), error)),
         };
-        if session.routes.has_ended() {
+        if session.routes.end().is_some() {
             // The stream may have ended with the session. An answer shows that it has not.
             session.request(legacy_method::PING, &json!({})).await?;
             session.listen_again().await;

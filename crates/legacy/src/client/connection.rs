@@ -81,14 +81,13 @@ pub(super) trait Connection: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Receives messages that are not about a request, until the receiver is dropped. Drops
-    /// `opening` once such messages arrive, or once it is known that the server has none. Returns
-    /// true if a later attempt may receive more.
+    /// `opening` once such messages arrive, or once it is known that the server has none.
     fn listen(
         self: Arc<Self>,
         session: Self::Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> impl Future<Output = bool> + Send + 'static;
+    ) -> impl Future<Output = StreamEnd> + Send + 'static;
 
     /// The longest time that a call may be silent, while it does not wait for the client.
     fn timeout(&self) -> Duration;
@@ -99,6 +98,17 @@ pub(super) trait Connection: Send + Sync + 'static {
         session: &Self::Session,
         message: String,
     ) -> impl Future<Output = Result<(), ConnectionError>> + Send;
+}
+
+/// How the stream of a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamEnd {
+    /// The server has no such stream, or no such session.
+    Final,
+    /// It did not open. It may open later.
+    NotOpened,
+    /// It was open, and was closed.
+    Closed,
 }
 
 /// One session on a connection.

@@ -12,7 +12,7 @@ use mrtr_transport::{TransportError, unread};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, ConnectionError, Incoming, Link, unusable};
+use super::connection::{Connection, ConnectionError, Incoming, Link, StreamEnd, unusable};
 use super::question;
 use super::routes::Routes;
 use super::running_call::RunningCall;
@@ -33,9 +33,8 @@ pub(super) struct OpenSession<C: Connection> {
     listener: Mutex<AbortOnDrop>,
     /// The number of requests of our own.
     own_requests: AtomicU64,
-    /// The resources whose changes the server reports, and the number of subscriptions to each.
-    /// Locked during requests to subscribe and unsubscribe.
-    subscribed: tokio::sync::Mutex<HashMap<String, usize>>,
+    /// The resources whose changes the server reports.
+    subscribed: Mutex<HashMap<String, SubscriptionCount>>,
 }
 
 impl<C: Connection> OpenSession<C> {
@@ -57,17 +56,21 @@ impl<C: Connection> OpenSession<C> {
             log_level: Mutex::default(),
             listener,
             own_requests: AtomicU64::new(0),
-            subscribed: tokio::sync::Mutex::default(),
+            subscribed: Mutex::default(),
         }
     }
 
-    /// Listens again if the stream of the session has ended.
+    /// Listens again if the stream of the session has ended, and waits for a short time until the
+    /// stream is open if it was open before.
     pub(super) async fn listen_again(&self) {
+        let was_open = self.routes.end() == Some(StreamEnd::Closed);
         if self.routes.begin_again() {
             let (opening, opened) = oneshot::channel();
             let listener = spawn_listener(&self.link, &self.routes, opening);
             *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
-            let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
+            if was_open {
+                let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
+            }
         }
     }
 
@@ -110,7 +113,7 @@ impl<C: Connection> OpenSession<C> {
     /// Ends the subscriptions of a session that the server has ended.
     pub(super) fn end(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).0.abort();
-        self.routes.end_subscriptions(false);
+        self.routes.end_subscriptions(StreamEnd::Final);
     }
 }
 
@@ -121,17 +124,46 @@ pub(super) struct ResourceSubscription<C: Connection> {
     uri: String,
 }
 
+/// The number of subscriptions to a resource. Locked during requests to subscribe and unsubscribe.
+type SubscriptionCount = Arc<tokio::sync::Mutex<usize>>;
+
 impl<C: Connection> ResourceSubscription<C> {
     pub(super) async fn begin(
         session: &Arc<OpenSession<C>>,
         uri: &str,
     ) -> Result<Self, ConnectionError> {
-        let mut subscribed = session.subscribed.lock().await;
-        if !subscribed.contains_key(uri) {
+        let count = session.subscriptions_to(uri);
+        let mut count = count.lock().await;
+        if *count == 0 {
             session.request(legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
         }
-        *subscribed.entry(uri.to_owned()).or_default() += 1;
+        *count += 1;
         Ok(Self { session: Arc::clone(session), uri: uri.to_owned() })
+    }
+}
+
+impl<C: Connection> OpenSession<C> {
+    fn subscriptions_to(&self, uri: &str) -> SubscriptionCount {
+        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(subscribed.entry(uri.to_owned()).or_default())
+    }
+
+    async fn end_subscription(&self, uri: &str) {
+        let shared = self.subscriptions_to(uri);
+        let mut count = shared.lock().await;
+        *count = count.saturating_sub(1);
+        if *count > 0 {
+            return;
+        }
+        let ended = self.request(legacy_method::UNSUBSCRIBE, &json!({ "uri": uri })).await;
+        if let Err(error) = ended {
+            tracing::debug!(target: "mrtr::client", uri, ?error, "cannot unsubscribe");
+        }
+        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map and this function have it, and nobody waits for it.
+        if Arc::strong_count(&shared) == 2 {
+            subscribed.remove(uri);
+        }
     }
 }
 
@@ -140,20 +172,7 @@ impl<C: Connection> Drop for ResourceSubscription<C> {
         // Without a runtime, the process is ending.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (session, uri) = (Arc::clone(&self.session), std::mem::take(&mut self.uri));
-        runtime.spawn(async move {
-            let mut subscribed = session.subscribed.lock().await;
-            match subscribed.get_mut(&uri) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => {
-                    subscribed.remove(&uri);
-                    let params = json!({ "uri": uri });
-                    let ended = session.request(legacy_method::UNSUBSCRIBE, &params).await;
-                    if let Err(error) = ended {
-                        tracing::debug!(target: "mrtr::client", uri, ?error, "cannot unsubscribe");
-                    }
-                }
-            }
-        });
+        runtime.spawn(async move { session.end_subscription(&uri).await });
     }
 }
 
@@ -187,7 +206,7 @@ async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: ones
         // No call has declared any capability for it, so it is no question.
         question::receive(&link, unrelated, &ClientCapabilities::default()).await;
     }
-    routes.end_subscriptions((&mut reading).await.unwrap_or(false));
+    routes.end_subscriptions((&mut reading).await.unwrap_or(StreamEnd::Final));
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);

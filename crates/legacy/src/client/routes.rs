@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
 use mrtr_transport::unread::{self, Receiver, Sender};
 
-use super::connection::Incoming;
+use super::connection::{Incoming, StreamEnd};
 
 #[derive(Default)]
 pub(super) struct Routes {
@@ -23,10 +23,8 @@ struct State {
     /// here.
     is_shared: bool,
     subscribers: Vec<Sender<Notification>>,
-    /// Nothing announces changes any more.
-    has_ended: bool,
-    /// The stream of the session may be opened again.
-    can_reopen: bool,
+    /// How the stream of the session has ended: nothing announces changes any more.
+    end: Option<StreamEnd>,
 }
 
 impl Routes {
@@ -51,33 +49,27 @@ impl Routes {
     pub(super) fn subscribe(&self) -> Receiver<Notification> {
         let (sender, receiver) = unread::channel();
         let mut state = self.lock();
-        if !state.has_ended {
+        if state.end.is_none() {
             state.subscribers.push(sender);
         }
         receiver
     }
 
     /// Ends all subscriptions: no more changes will come, unless the stream is opened again.
-    pub(super) fn end_subscriptions(&self, can_reopen: bool) {
+    pub(super) fn end_subscriptions(&self, end: StreamEnd) {
         let mut state = self.lock();
-        (state.has_ended, state.can_reopen) = (true, can_reopen);
+        state.end = Some(end);
         state.subscribers.clear();
     }
 
     /// Returns true if subscriptions have ended, and lets them begin again.
     pub(super) fn begin_again(&self) -> bool {
-        std::mem::take(&mut self.lock().has_ended)
+        self.lock().end.take().is_some()
     }
 
-    /// Returns true if the stream of the session has ended, and the server has such streams.
-    pub(super) fn can_reopen(&self) -> bool {
-        let state = self.lock();
-        state.has_ended && state.can_reopen
-    }
-
-    /// Returns true if no more changes will come.
-    pub(super) fn has_ended(&self) -> bool {
-        self.lock().has_ended
+    /// Returns how the stream of the session has ended; `None` if it has not.
+    pub(super) fn end(&self) -> Option<StreamEnd> {
+        self.lock().end
     }
 
     /// Passes a notification to all subscribers. One that reads too slowly is ended: it would miss

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
 
 use super::adapter::{Adapter, ClientFacts};
-use super::connection::{Connection, ConnectionError, Incoming};
+use super::connection::{Connection, ConnectionError, Incoming, StreamEnd};
 
 /// The extension for tasks does not exist in legacy revisions; others are passed on.
 #[test]
@@ -156,12 +156,12 @@ impl Connection for Fake {
         session: Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> bool {
+    ) -> StreamEnd {
         if let Some(list) = &mut self.opened.lock().unwrap().opening {
             list.push(opening);
         }
         self.streams.send((session, messages)).unwrap_or(());
-        true
+        StreamEnd::Closed
     }
 
     fn timeout(&self) -> Duration {

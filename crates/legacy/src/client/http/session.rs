@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::client::connection::{Connection, ConnectionError, Incoming};
+use crate::client::connection::{Connection, ConnectionError, Incoming, StreamEnd};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -111,10 +111,8 @@ impl HttpSession {
         if !is_stream(&response) {
             let body = response.body().await?;
             let mut received = batch::parse(&body).unwrap_or_default();
-            // The only response in the body answers this request, even if it has no id.
-            if let [Message::Response(only)] = &mut received[..]
-                && only.id.is_none()
-            {
+            // The only response in the body answers this request, even if it has another id.
+            if let [Message::Response(only)] = &mut received[..] {
                 only.id = Some(request.id.clone());
             }
             return match deliver(received, Some(&request.id), Some(messages)).await {
@@ -341,10 +339,11 @@ impl Connection for HttpSession {
         session: HeaderMap,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> bool {
+    ) -> StreamEnd {
         let mut opening = Some(opening);
         let mut place = Place::default();
         let mut failed = 0;
+        let mut end = StreamEnd::NotOpened;
         while failed < MAX_FAILED_ATTEMPTS && !messages.is_closed() {
             let opened = match self.get(&session, place.id.as_deref()).await {
                 Ok(response) => self.check(&session, response).await,
@@ -353,6 +352,7 @@ impl Connection for HttpSession {
             opening.take();
             match opened {
                 Ok(mut response) => {
+                    end = StreamEnd::Closed;
                     let began = Instant::now();
                     let read = read_events(&mut response, &mut place, None, Some(&messages)).await;
                     if let Err(error) = read {
@@ -365,12 +365,12 @@ impl Connection for HttpSession {
                 }
                 Err(ConnectionError::Transport(error)) if is_temporary(&error) => failed += 1,
                 // The server has no such stream, or no such session any more.
-                Err(_) => return false,
+                Err(_) => return StreamEnd::Final,
             }
             // No call waits for this stream, so a server that closes it at once is not hurried.
             tokio::time::sleep(place.delay().max(DEFAULT_RETRY)).await;
         }
-        true
+        end
     }
 
     fn timeout(&self) -> Duration {

@@ -11,7 +11,7 @@ use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
-use crate::client::connection::{Connection, ConnectionError, Incoming};
+use crate::client::connection::{Connection, ConnectionError, Incoming, StreamEnd};
 
 /// A timeout that never comes: a call ends when the server is silent for too long instead.
 const NEVER: Duration = Duration::from_hours(24 * 365);
@@ -58,7 +58,7 @@ impl Connection for StreamSession {
         (): (),
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> bool {
+    ) -> StreamEnd {
         let mut unsolicited = self.stream.unsolicited();
         drop(opening);
         while let Some(message) = unsolicited.recv().await {
@@ -71,7 +71,7 @@ impl Connection for StreamSession {
                 break;
             }
         }
-        false
+        StreamEnd::Final
     }
 
     fn timeout(&self) -> Duration {
