@@ -112,7 +112,7 @@ impl Need {
             Self::Postgres => "PostgreSQL".to_owned(),
             Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
             Self::CrossRust => "a Rust compiler for other targets".to_owned(),
-            Self::MinimumRust => "the minimum Rust version as the compiler in use".to_owned(),
+            Self::MinimumRust => "the minimum Rust version".to_owned(),
         }
     }
 
