@@ -11,7 +11,8 @@ use crate::failure::{Failure, Result};
 use crate::options::Server;
 
 impl Server {
-    /// Returns a client builder for the server, with these credentials.
+    /// Returns a client builder for the server, with these credentials. The timeout is that of each
+    /// request, without the time of a login between two requests.
     pub(crate) fn connect(&self, oauth: OAuthClient) -> Result<ClientBuilder<HttpConnection>> {
         self.build(HttpClient::builder(&self.url).credentials(oauth))
     }
@@ -28,7 +29,6 @@ impl Server {
         let http = http.timeout(time).build().map_err(Failure::usage)?;
         let info = Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
         let connection = HttpConnection::new(http);
-        let client = Client::builder(connection).info(info).exclude_handler_time();
-        Ok(client.call_timeout(time))
+        Ok(Client::builder(connection).info(info))
     }
 }

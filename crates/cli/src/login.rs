@@ -98,10 +98,11 @@ impl Login {
 impl Server {
     /// Returns a client builder for the server. Without a bearer token, it uses the login.
     pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
-        match &self.token_env {
+        let client = match &self.token_env {
             Some(name) => self.connect_with_token(name),
             None => self.connect(credentials()?),
-        }
+        }?;
+        Ok(client.exclude_handler_time().call_timeout(Duration::from_secs(self.timeout)))
     }
 }
 

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             Command::Whoami { url } => login::whoami(url, options.json).await,
             Command::Gateway(gateway) => gateway::run(gateway).await,
             Command::Dev(dev) => dev::run(dev).await,
-            Command::New { path } => new::run(path),
+            Command::New { path } => new::run(path, options.json),
             Command::Install(install) => install::run(install, options.json),
             Command::Bundle(bundle) => bundle::run(bundle, options.json).await,
             Command::ServerJson(publish) => server_json::run(publish).await,

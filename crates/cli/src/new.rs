@@ -11,7 +11,7 @@ use crate::output;
 /// Compiled as a module of the tests, and tested as a project by `cargo xtask package`.
 const MAIN: &str = include_str!("../template/main.rs");
 
-pub(crate) fn run(path: &Path) -> Result<ExitCode> {
+pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
     let shown = mrtr::terminal::sanitize_line(&path.display().to_string());
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -25,11 +25,16 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
     }
     let failed = |error: io::Error| Failure::usage(format!("{shown}: {error}"));
     fs::create_dir_all(path.join("src")).map_err(failed)?;
-    for (file, text) in
-        [("Cargo.toml", &*manifest(name)), ("src/main.rs", MAIN), (".gitignore", "/target\n")]
-    {
+    let files =
+        [("Cargo.toml", &*manifest(name)), ("src/main.rs", MAIN), (".gitignore", "/target\n")];
+    for (file, text) in files {
         write_new(&path.join(file), text)
             .map_err(|error| Failure::usage(format!("{shown}/{file}: {error}")))?;
+    }
+    if json {
+        let files = files.map(|(file, _)| file);
+        output::json(&serde_json::json!({ "path": path, "files": files }));
+        return Ok(ExitCode::SUCCESS);
     }
     output::line(&format!("{shown} has a server with the tool `book`. To try it:"));
     output::line(&format!("  cd {shown}"));

@@ -36,6 +36,11 @@ fn new_project_has_the_program_and_a_manifest() {
     assert_eq!(new("my-server").status.code(), Some(2));
     assert_eq!(read("src/main.rs"), "mine");
     assert!(!folder.join("my-server/Cargo.toml").exists());
+    let mut with_json = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+    let with_json = with_json.args(["new", "other", "--json"]).current_dir(&folder).output();
+    let printed: serde_json::Value = serde_json::from_slice(&with_json.unwrap().stdout).unwrap();
+    let files = ["Cargo.toml", "src/main.rs", ".gitignore"];
+    assert_eq!(printed, serde_json::json!({ "path": "other", "files": files }));
     for name in ["1st", "a b", "..", "ü"] {
         assert_eq!(new(name).status.code(), Some(2), "{name}");
     }
