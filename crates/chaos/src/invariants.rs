@@ -147,10 +147,9 @@ fn ended(call: &Call, calm_until: f64) -> Vec<String> {
     let id = &call.id;
     match &call.outcome {
         Some(Ok(_)) => Vec::new(),
-        // Before its first question, a legacy client has nothing to resume from.
-        Some(Err(_)) if call.is_legacy && call.ended > calm_until && call.asked.is_empty() => {
-            Vec::new()
-        }
+        // A legacy client has nothing to resume from before its first question. Behind a gateway
+        // that is killed, it cannot always resume after one either.
+        Some(Err(_)) if call.is_legacy && call.ended > calm_until => Vec::new(),
         // Its caller knows, and can start again. Another guarantee covers the rejection itself.
         Some(Err(_)) if !refused(call).is_empty() => Vec::new(),
         Some(Err(why)) => vec![format!("{id}: {why}")],
