@@ -114,9 +114,7 @@ impl Plan {
         let schema = schemas.complete(schema)?;
         Ok((Self { operation: operation.clone(), parameters, body, output: None }, schema))
     }
-}
 
-impl Plan {
     /// Checks responses against the schema of the document from now on, and returns it. Returns
     /// `None` if there is no usable one.
     pub(crate) fn add_output(&mut self, document: &Document, object: &Value) -> Option<Object> {

@@ -63,12 +63,11 @@ impl<C: Connection> OpenSession<C> {
     /// Listens again if the stream of the session has ended, and waits for a short time until the
     /// stream is open if it was open before.
     pub(super) async fn listen_again(&self) {
-        let was_open = self.routes.end() == Some(StreamEnd::Closed);
-        if self.routes.begin_again() {
+        if let Some(end) = self.routes.begin_again() {
             let (opening, opened) = oneshot::channel();
             let listener = spawn_listener(&self.link, &self.routes, opening);
             *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
-            if was_open {
+            if end == StreamEnd::Closed {
                 let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
             }
         }
@@ -188,7 +187,7 @@ fn spawn_listener<C: Connection>(
 async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: oneshot::Sender<()>) {
     let (sender, mut messages) = unread::channel();
     let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender, opening);
-    let mut reading = tokio::spawn(reading);
+    let reading = tokio::spawn(reading);
     let _reading = AbortOnDrop(reading.abort_handle());
     while let Some(message) = messages.recv().await {
         let unrelated = match message {
@@ -206,7 +205,7 @@ async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: ones
         // No call has declared any capability for it, so it is no question.
         question::receive(&link, unrelated, &ClientCapabilities::default()).await;
     }
-    routes.end_subscriptions((&mut reading).await.unwrap_or(StreamEnd::Final));
+    routes.end_subscriptions(reading.await.unwrap_or(StreamEnd::Final));
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);

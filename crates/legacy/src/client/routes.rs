@@ -62,9 +62,9 @@ impl Routes {
         state.subscribers.clear();
     }
 
-    /// Returns true if subscriptions have ended, and lets them begin again.
-    pub(super) fn begin_again(&self) -> bool {
-        self.lock().end.take().is_some()
+    /// Lets subscriptions begin again. Returns how the stream had ended; `None` if it had not.
+    pub(super) fn begin_again(&self) -> Option<StreamEnd> {
+        self.lock().end.take()
     }
 
     /// Returns how the stream of the session has ended; `None` if it has not.

@@ -8,10 +8,9 @@ use std::time::Duration;
 use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Request, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
-use mrtr_transport::RequestHandler;
-use mrtr_transport::batch;
 use mrtr_transport::stdio::StreamLimits;
 use mrtr_transport::stdio::lines::{LineState, MessagePrefix, json_line};
+use mrtr_transport::{RequestHandler, batch};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
