@@ -237,7 +237,8 @@ impl Need {
             }
             Self::Tool(name, version) => {
                 let home = scratch("tools")?.join(format!("{name}-{version}"));
-                let mut install = cargo(&["install", "--quiet", "--locked", name]);
+                // An optimized build takes several times as long, and runs once.
+                let mut install = cargo(&["install", "--quiet", "--debug", "--locked", name]);
                 install.args(["--version", version, "--root"]).arg(home);
                 // Its build must not be mixed with our own builds.
                 run_installer(install.env_remove("CARGO_TARGET_DIR"))?;

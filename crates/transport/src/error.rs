@@ -17,6 +17,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// [`is_not_sent`](Self::is_not_sent).
 pub struct TransportError {
     kind: Kind,
+    is_permanent: bool,
     message: String,
     http: Option<Box<HttpResponseInfo>>,
     source: Option<BoxError>,
@@ -51,7 +52,7 @@ pub(crate) enum Kind {
 )]
 impl TransportError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), http: None, source: None }
+        Self { kind, is_permanent: false, message: message.into(), http: None, source: None }
     }
 
     pub(crate) fn with_http_response(mut self, info: HttpResponseInfo) -> Self {
@@ -102,6 +103,14 @@ impl TransportError {
         Self::new(Kind::SubscriptionEnded, message)
     }
 
+    /// Marks the error as one after which no retry can succeed: what the request depended on is
+    /// lost.
+    #[must_use]
+    pub fn permanent(mut self) -> Self {
+        self.is_permanent = true;
+        self
+    }
+
     /// Sets the error that caused this one. The message must not repeat it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
@@ -126,10 +135,11 @@ impl TransportError {
 
 impl TransportError {
     /// Returns true if a retry may succeed: there was no connection, it broke, the request timed
-    /// out, or the server was overloaded.
+    /// out, or the server was overloaded, and the error is not marked as
+    /// [`permanent`](Self::permanent).
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, Kind::NotSent | Kind::Interrupted)
+        matches!(self.kind, Kind::NotSent | Kind::Interrupted) && !self.is_permanent
     }
 
     /// Returns true if the server has certainly not seen the request, so that it is safe to send it
@@ -195,6 +205,7 @@ impl fmt::Debug for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransportError")
             .field("kind", &self.kind)
+            .field("is_permanent", &self.is_permanent)
             .field("message", &self.message)
             .field("http", &self.http)
             .field("source", &self.source)

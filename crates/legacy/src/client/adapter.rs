@@ -205,7 +205,10 @@ impl<C: Connection> Adapter<C> {
                 return Ok(Response::error(id, pages::not_visited()));
             }
             None | Some(pages::STATE) => {}
-            Some(_) => return Ok(self.resume(modern, on_notification).await?),
+            Some(_) => {
+                let resumed = self.resume(modern, on_notification).await;
+                return resumed.map_err(|error| lost(error).into());
+            }
         }
         if session.routes.end().is_some_and(|end| end != StreamEnd::Final) {
             // The server may ask there.
@@ -348,6 +351,17 @@ impl<C: Connection> Adapter<C> {
         }
         Err(TransportError::interrupted("the stream of changes has ended").into())
     }
+}
+
+/// Converts an error of a call that was to be continued. No retry can help: the call has ended at
+/// the server, or its messages cannot be read any more.
+fn lost(error: TransportError) -> TransportError {
+    if !error.is_transient() {
+        return error;
+    }
+    TransportError::interrupted("the call can only be repeated, not continued")
+        .with_source(error)
+        .permanent()
 }
 
 /// Sends an answer, and repeats it if it may not have arrived. The server accepts it once.

@@ -1,5 +1,6 @@
 //! What the server asks in the middle of calls, and the answers.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Request, RequestId};
@@ -77,7 +78,10 @@ async fn answer_goes_only_to_the_session_of_its_question() {
     in_second.ask(1).await;
     result(second).await;
     let resumed = resume(&adapter, "a", &suspended).await.unwrap().unwrap_err();
-    assert!(resumed.is_transient() && !resumed.is_not_sent(), "{resumed}");
+    // A retry could only be told that its state is unknown.
+    assert!(resumed.is_interrupted() && !resumed.is_transient(), "{resumed}");
+    let why = resumed.source().unwrap().to_string();
+    assert!(why.contains("ended the session"), "{why}");
     assert_eq!(server.response().await.0, 1, "the answer went to another session");
     assert!(server.posts.try_recv().is_ok_and(|(session, _)| session == 1), "the cancellation");
 }
