@@ -57,7 +57,8 @@ pub(crate) fn to_json(body: &RawValue) -> Result<String, String> {
     serde_json::to_string(&fields(body)?).map_err(|error| error.to_string())
 }
 
-fn fields(body: &RawValue) -> Result<BTreeMap<String, &RawValue>, String> {
+/// Returns the fields of a form.
+pub(crate) fn fields(body: &RawValue) -> Result<BTreeMap<String, &RawValue>, String> {
     serde_json::from_str(body.get())
         .map_err(|_| "must be an object, whose members are the fields of a form".to_owned())
 }

@@ -8,6 +8,7 @@ mod error;
 mod form;
 mod handler;
 mod media_type;
+mod multipart;
 mod operation;
 mod output_schema;
 mod parameter;

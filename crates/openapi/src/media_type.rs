@@ -11,6 +11,12 @@ pub(crate) fn is_form(content_type: &str) -> bool {
     essence(content_type) == "application/x-www-form-urlencoded"
 }
 
-fn essence(content_type: &str) -> String {
+/// Returns true for `multipart/form-data`.
+pub(crate) fn is_multipart(content_type: &str) -> bool {
+    essence(content_type) == "multipart/form-data"
+}
+
+/// Returns a media type without its parameters, in lower case.
+pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::document::Document;
 use crate::form::FormEncoding;
-use crate::media_type::{is_form, is_json};
+use crate::media_type::{is_form, is_json, is_multipart};
+use crate::multipart::MultipartEncoding;
 use crate::operation::{Operation, allowed_name};
 use crate::output_schema::OutputSchema;
 use crate::parameter::{Location, Parameter};
@@ -72,6 +73,26 @@ pub(crate) struct Body {
 pub(crate) enum BodyFormat {
     Json,
     Form(FormEncoding),
+    Multipart(MultipartEncoding),
+}
+
+impl BodyFormat {
+    /// Reads a media type object. Returns also the schema of the argument, if it is not that of the
+    /// document.
+    fn new(
+        document: &Document,
+        content_type: &str,
+        media: &Value,
+    ) -> Result<(Self, Option<Value>), String> {
+        if is_json(content_type) {
+            return Ok((Self::Json, None));
+        }
+        if is_form(content_type) {
+            return Ok((Self::Form(FormEncoding::new(media)?), None));
+        }
+        let (encoding, schema) = MultipartEncoding::new(document, media)?;
+        Ok((Self::Multipart(encoding), Some(schema)))
+    }
 }
 
 impl Plan {
@@ -203,29 +224,26 @@ impl Planning<'_> {
         let is_required = body.get("required") == Some(&Value::Bool(true));
         let content = body.get("content").and_then(Value::as_object);
         let find = |is: fn(&str) -> bool| content?.iter().find(|(kind, _)| is(kind));
-        let Some((content_type, media)) = find(is_json).or_else(|| find(is_form)) else {
+        let found = find(is_json).or_else(|| find(is_form)).or_else(|| find(is_multipart));
+        let Some((content_type, media)) = found else {
             return if is_required {
-                Err("the required request body is neither JSON nor \
-                     application/x-www-form-urlencoded"
+                Err("the required request body is neither JSON, application/x-www-form-urlencoded \
+                     nor multipart/form-data"
                     .to_owned())
             } else {
                 Ok(None)
             };
         };
-        let format = if is_json(content_type) {
-            BodyFormat::Json
-        } else {
-            match FormEncoding::new(media) {
-                Ok(encoding) => BodyFormat::Form(encoding),
-                Err(_) if !is_required => return Ok(None),
-                Err(why) => return Err(why),
-            }
+        let (format, schema) = match BodyFormat::new(self.schemas.document(), content_type, media) {
+            Ok(format) => format,
+            Err(_) if !is_required => return Ok(None),
+            Err(why) => return Err(why),
         };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
         let description = body.get("description").and_then(Value::as_str);
-        let argument =
-            self.argument("body", "request", media.get("schema"), description, is_required)?;
+        let schema = schema.as_ref().or(media.get("schema"));
+        let argument = self.argument("body", "request", schema, description, is_required)?;
         Ok(Some(Body { argument, content_type, format }))
     }
 

@@ -91,14 +91,16 @@ impl Plan {
         if let Some(body) = &self.body
             && let Some(value) = arguments.0.get(&body.argument)
         {
-            request.headers_mut().insert(header::CONTENT_TYPE, body.content_type.clone());
-            let text = match &body.format {
-                BodyFormat::Json => value.get().to_owned(),
+            let of_body = |why: String| invalid(&body.argument, &why);
+            let (content_type, bytes) = match &body.format {
+                BodyFormat::Json => (body.content_type.clone(), value.get().to_owned().into()),
                 BodyFormat::Form(encoding) => {
-                    encoding.write(value).map_err(|why| invalid(&body.argument, &why))?
+                    (body.content_type.clone(), encoding.write(value).map_err(of_body)?.into())
                 }
+                BodyFormat::Multipart(encoding) => encoding.write(value).map_err(of_body)?,
             };
-            *request.body_mut() = text.into();
+            request.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            *request.body_mut() = bytes;
         }
         request.extensions_mut().insert(self.operation.clone());
         Ok(request)
@@ -127,7 +129,7 @@ impl Plan {
         {
             let json = match body.format {
                 BodyFormat::Json => value.get().to_owned(),
-                BodyFormat::Form(_) => {
+                BodyFormat::Form(_) | BodyFormat::Multipart(_) => {
                     form::to_json(value).map_err(|why| invalid(&body.argument, &why))?
                 }
             };

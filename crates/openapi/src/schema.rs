@@ -78,6 +78,10 @@ impl<'a> Schemas<'a> {
         Self { document, direction, referenced, targets, length: 0 }
     }
 
+    pub(crate) fn document(&self) -> &'a Document {
+        self.document
+    }
+
     /// Converts a schema.
     pub(crate) fn convert(&mut self, schema: &Value) -> Result<Value, String> {
         self.convert_value(schema, 0)

@@ -91,7 +91,7 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         [
             "/variable/{id}: the path has a variable without a path parameter",
             "/cookie: the required parameter \"s\" is in \"cookie\", which is not supp",
-            "/form: the required request body is neither JSON nor application/x-",
+            "/form: the required request body is neither JSON, application/x-www",
             "/lost: the reference \"#/components/parameters/none\" has no target i",
             "/circle: more than 16 references lead from one to the next",
             "/outside: the schema reference \"https://evil.example/schema.json\" must",

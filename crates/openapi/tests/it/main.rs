@@ -6,6 +6,7 @@ mod documents;
 mod forms;
 #[cfg(feature = "reqwest")]
 mod http_client;
+mod multipart;
 mod requests;
 mod responses;
 mod schemas;
