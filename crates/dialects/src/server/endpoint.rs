@@ -13,7 +13,6 @@ use http_body::Body;
 use mrtr_codec::Seal;
 use mrtr_schema::RawJson;
 use mrtr_schema::capabilities::{ClientCapabilities, ElicitationCapability, SamplingCapability};
-use mrtr_schema::json::{MAX_DEPTH, nesting_depth};
 use mrtr_schema::jsonrpc::{self, ErrorObject};
 use mrtr_transport::host_policy::HostPolicy;
 use mrtr_transport::http::{Endpoint, LegacyHandler, Permit, RequestLimits, ResponseBody};
@@ -99,7 +98,6 @@ impl<H: RequestHandler> DialectEndpoint<H> {
             seal: StateSeal::new(sealer, dialect),
             capabilities,
             max_event_id: MAX_EVENT_ID,
-            max_depth: MAX_DEPTH,
         });
         let endpoint = Endpoint::new(Unreachable).legacy(Adapter(Arc::clone(&engine)));
         Self { engine, endpoint }
@@ -109,11 +107,6 @@ impl<H: RequestHandler> DialectEndpoint<H> {
     /// `multi-turn-sse`, whose clients declare it with `initialize`. A session that declares
     /// neither elicitation nor sampling has these capabilities, too. Default: forms and sampling.
     pub fn client_capabilities(self, capabilities: ClientCapabilities) -> Self {
-        let max_depth = self.engine.max_depth;
-        self.with(capabilities, max_depth)
-    }
-
-    fn with(self, capabilities: ClientCapabilities, max_depth: usize) -> Self {
         let Engine { dialect, handler, seal, max_event_id, .. } = &*self.engine;
         let engine = Arc::new(Engine {
             dialect: *dialect,
@@ -121,7 +114,6 @@ impl<H: RequestHandler> DialectEndpoint<H> {
             seal: seal.clone(),
             capabilities,
             max_event_id: *max_event_id,
-            max_depth,
         });
         let endpoint = self.endpoint.legacy(Adapter(Arc::clone(&engine)));
         Self { engine, endpoint }
@@ -134,9 +126,7 @@ impl<H: RequestHandler> DialectEndpoint<H> {
 
     /// Sets the limits on what clients may send.
     pub fn limits(self, limits: RequestLimits) -> Self {
-        let capabilities = self.engine.capabilities.clone();
-        let this = self.with(capabilities, limits.max_depth());
-        Self { endpoint: this.endpoint.limits(limits), ..this }
+        Self { endpoint: self.endpoint.limits(limits), ..self }
     }
 }
 
@@ -199,12 +189,6 @@ impl<H: RequestHandler> LegacyHandler for Adapter<H> {
                 return rejected.into_response();
             }
             let (mut head, body) = request.into_parts();
-            let depth = engine.max_depth;
-            if depth < MAX_DEPTH && nesting_depth(&body) > depth {
-                let why = format!("Parse error: recursion limit of {depth} exceeded");
-                let error = ErrorObject::new(jsonrpc::code::PARSE_ERROR, why);
-                return Answer::error(None, error).into_response();
-            }
             head.extensions.remove::<NamesVersion>();
             let caller = Caller {
                 headers: head.headers,

@@ -37,8 +37,6 @@ pub(crate) struct Engine<H> {
     /// What clients can answer that have not negotiated it.
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) max_event_id: usize,
-    /// The maximum nesting depth of a body.
-    pub(crate) max_depth: usize,
 }
 
 impl<H: RequestHandler> Engine<H> {

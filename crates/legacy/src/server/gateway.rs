@@ -179,7 +179,7 @@ impl<H> fmt::Debug for Gateway<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gateway")
             .field("options", &self.options)
-            .field("active_sessions", &self.sessions.all().len())
+            .field("active_sessions", &self.sessions.count())
             .finish_non_exhaustive()
     }
 }

@@ -106,14 +106,21 @@ impl Sessions {
         is_new
     }
 
+    /// Ends all sessions that are in use or have state here. A client that continues gets a new one,
+    /// as at another replica.
+    pub(crate) fn close(&self) {
+        let active = std::mem::take(&mut self.lock().active);
+        active.into_values().for_each(|entry| entry.session.terminate());
+    }
+
     /// Returns the session with this key, if it is in use or has state here.
     pub(crate) fn get(&self, key: SessionKey) -> Option<Arc<Session>> {
         self.lock().active.get(&key).map(|entry| Arc::clone(&entry.session))
     }
 
-    /// Returns all sessions that are in use or have state here.
-    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
-        self.lock().active.values().map(|entry| Arc::clone(&entry.session)).collect()
+    /// Returns the number of sessions that are in use or have state here.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().active.len()
     }
 }
 
@@ -189,7 +196,7 @@ mod tests {
         let third = get(&sessions, "a").unwrap();
         assert!(Arc::ptr_eq(&second, &third), "two requests of a session share its state");
         drop((second.clone(), second, third));
-        assert!(sessions.all().is_empty());
+        assert_eq!(sessions.count(), 0);
     }
 
     #[test]
@@ -204,6 +211,18 @@ mod tests {
         assert!(Arc::ptr_eq(&used, &get(&sessions, "a").unwrap()));
         drop(new);
         assert!(get(&sessions, "d").is_ok());
+    }
+
+    #[test]
+    fn session_that_was_closed_begins_anew() {
+        let sessions = Arc::new(Sessions::new(2));
+        let used = get(&sessions, "a").unwrap();
+        used.change(Change::LogLevel(LogLevel::Debug));
+        sessions.close();
+        let new = get(&sessions, "a").unwrap();
+        assert!(!Arc::ptr_eq(&used, &new) && !new.has_state());
+        drop((used, new));
+        assert_eq!(sessions.count(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use http::{Request, StatusCode};
 use mrtr::Principal;
+use mrtr::http::RequestLimits;
 use serde_json::{Value, json};
 
 use crate::legacy_client::{LegacyClient, request};
@@ -32,6 +33,19 @@ async fn initialize_negotiates_the_version_and_declares_capabilities() {
         let session = client.session.unwrap();
         assert!(session.bytes().all(|byte| byte.is_ascii_graphic()), "{session}");
     }
+}
+
+#[tokio::test]
+async fn limit_of_the_depth_holds_for_legacy_clients() {
+    let endpoint = endpoint().limits(RequestLimits::default().with_max_depth(5));
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let call = |meta| request(1, "tools/call", json!({ "name": "version", "_meta": meta }));
+    let accepted = client.post(&call(json!({ "a": { "b": {} } }))).await;
+    assert_eq!(text(&accepted.response().await), "2025-11-25");
+    let refused = client.post(&call(json!({ "a": { "b": { "c": {} } } }))).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let error = refused.json().await;
+    assert_eq!((&error["id"], &error["error"]["code"]), (&json!(1), &json!(-32700)));
 }
 
 #[tokio::test]

@@ -61,6 +61,22 @@ impl Message {
         Self::parse_with_known_meta(body, depth, &KnownMeta::default())
     }
 
+    /// Checks the maximum nesting depth like [`Message::parse_within`], for a body that is parsed
+    /// elsewhere. For the HTTP transport; not covered by semantic versioning.
+    ///
+    /// # Errors
+    ///
+    /// [`code::PARSE_ERROR`] if the body is nested more deeply.
+    #[doc(hidden)]
+    pub fn check_depth(body: &[u8], depth: usize) -> Result<(), ErrorObject> {
+        // All parsers have the limit `MAX_DEPTH`.
+        if depth >= MAX_DEPTH || validate::nesting_depth(body) <= depth {
+            return Ok(());
+        }
+        let why = format!("Parse error: recursion limit of {depth} exceeded");
+        Err(ErrorObject::new(code::PARSE_ERROR, why))
+    }
+
     /// Reads one message like [`Message::parse_within`], but does not validate `params._meta` again
     /// if it matches `known_meta`, which must come from a request that was parsed with the same
     /// `depth`. For the HTTP transport; not covered by semantic versioning.
@@ -77,9 +93,7 @@ impl Message {
         let parse_error = |why: &dyn fmt::Display| {
             ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
         };
-        if depth < MAX_DEPTH && validate::nesting_depth(body) > depth {
-            return Err(parse_error(&format_args!("recursion limit of {depth} exceeded")));
-        }
+        Self::check_depth(body, depth)?;
         let body = str::from_utf8(body).map_err(|error| parse_error(&error))?;
         if let Some(request) = scan::scan_request(body, &|text| known_meta.strip_from(text))
             .and_then(request_from_outline)

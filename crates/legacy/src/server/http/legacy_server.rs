@@ -79,7 +79,7 @@ impl<H: RequestHandler> LegacyServer<H> {
     /// Ends all sessions that have state in this process: requests in flight are aborted, and
     /// streams end.
     pub fn close(&self) {
-        self.0.sessions.all().iter().for_each(|session| session.terminate());
+        self.0.sessions.close();
     }
 }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
+use mrtr_schema::jsonrpc::Message;
 use tower_service::Service;
 
 use super::admission::Admission;
@@ -189,6 +190,10 @@ where
             if let Some(legacy) = legacy
                 && legacy.claims(&headers, &bytes)
             {
+                if let Err(error) = Message::check_depth(&bytes, shared.limits.max_depth) {
+                    let id = Message::salvage_id(&bytes);
+                    return Ok(Rejection::with_id(id, error).into_response());
+                }
                 return Ok(Box::pin(legacy.handle(headers, extensions, bytes, permit)).await);
             }
             Ok(match MetaCache::with(|cache| shared.parse(&headers, &bytes, cache)) {

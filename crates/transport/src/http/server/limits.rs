@@ -52,11 +52,6 @@ impl RequestLimits {
         self
     }
 
-    /// Returns the maximum nesting depth of the JSON in a body.
-    pub fn max_depth(&self) -> usize {
-        self.max_depth
-    }
-
     /// Sets the maximum number of bytes of a rejected body that are read and discarded. Default: 32
     /// MiB. Beyond that the connection is closed.
     ///
