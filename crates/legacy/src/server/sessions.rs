@@ -110,7 +110,9 @@ impl Sessions {
     /// as at another replica.
     pub(crate) fn close(&self) {
         let active = std::mem::take(&mut self.lock().active);
-        active.into_values().for_each(|entry| entry.session.terminate());
+        for entry in active.into_values() {
+            entry.session.terminate();
+        }
     }
 
     /// Returns the session with this key, if it is in use or has state here.
