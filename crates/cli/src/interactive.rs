@@ -1,5 +1,6 @@
 //! Calls whose questions are answered from a file or at the terminal.
 
+use std::io;
 use std::sync::Arc;
 
 use mrtr::client::{InputContext, Transport};
@@ -33,7 +34,12 @@ pub(crate) fn answer<T: Transport>(
                 let message = format!("no answer to {key:?}: not in --answers, and no terminal");
                 return Err(message.into());
             }
-            terminal::elicit(&server, &context, params).await
+            let answer = terminal::elicit(&server, &context, params).await;
+            if answer.as_ref().is_err_and(|error| is_interrupted(&**error)) {
+                // The signal ends the program.
+                std::future::pending::<()>().await;
+            }
+            answer
         }
     };
     let ask = Arc::new(ask);
@@ -52,6 +58,12 @@ pub(crate) fn answer<T: Transport>(
                 sanitize_line(progress.message.as_deref().unwrap_or_default())
             )));
         })
+}
+
+/// Returns true if the user pressed Ctrl-C at a menu.
+fn is_interrupted(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::Interrupted)
 }
 
 /// Reads arguments that are given one by one, as `NAME=VALUE`. A value that is not JSON is text.

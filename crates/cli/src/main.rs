@@ -17,6 +17,7 @@ mod options;
 mod output;
 mod server_info;
 mod server_json;
+mod signals;
 
 use std::process::ExitCode;
 
@@ -35,21 +36,11 @@ fn main() -> ExitCode {
         }
     };
     let done = runtime.block_on(async {
-        match &options.command {
-            Command::Discover(server) => discover::discover(server, options.json).await,
-            Command::Tools(server) => discover::tools(server, options.json).await,
-            Command::Call(call) => call::run(call, options.json).await,
-            Command::Cancel(cancel) => call::cancel(cancel, options.json).await,
-            Command::Login(login) => login::login(login, options.json).await,
-            Command::Logout { url } => login::logout(url, options.json).await,
-            Command::Whoami { url } => login::whoami(url, options.json).await,
-            Command::Gateway(gateway) => gateway::run(gateway).await,
-            Command::Dev(dev) => dev::run(dev).await,
-            Command::New { path } => new::run(path, options.json),
-            Command::Install(install) => install::run(install, options.json),
-            Command::Bundle(bundle) => bundle::run(bundle, options.json).await,
-            Command::ServerJson(publish) => server_json::run(publish).await,
-            Command::Keygen { state } => keygen(state, options.json),
+        tokio::select! {
+            done = execute(&options) => done,
+            code = signals::received(), if !options.command.handles_signals() => {
+                Ok(ExitCode::from(code))
+            }
         }
     });
     // A prompt may still block a thread at the terminal although its call has ended.
@@ -64,6 +55,25 @@ fn main() -> ExitCode {
             output::note(&format!("mrtr: {}", mrtr::terminal::sanitize(&message)));
             ExitCode::from(code)
         }
+    }
+}
+
+async fn execute(options: &Options) -> Result<ExitCode> {
+    match &options.command {
+        Command::Discover(server) => discover::discover(server, options.json).await,
+        Command::Tools(server) => discover::tools(server, options.json).await,
+        Command::Call(call) => call::run(call, options.json).await,
+        Command::Cancel(cancel) => call::cancel(cancel, options.json).await,
+        Command::Login(login) => login::login(login, options.json).await,
+        Command::Logout { url } => login::logout(url, options.json).await,
+        Command::Whoami { url } => login::whoami(url, options.json).await,
+        Command::Gateway(gateway) => gateway::run(gateway).await,
+        Command::Dev(dev) => dev::run(dev).await,
+        Command::New { path } => new::run(path, options.json),
+        Command::Install(install) => install::run(install, options.json),
+        Command::Bundle(bundle) => bundle::run(bundle, options.json).await,
+        Command::ServerJson(publish) => server_json::run(publish).await,
+        Command::Keygen { state } => keygen(state, options.json),
     }
 }
 

@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// cannot be written; 2 wrong usage, or an unusable file; 3 the
 /// server rejected the request, cancelled the task, or violated the protocol; 4 the server is
 /// unreachable, or the timeout expired; 5 a question has no valid answer, or the call was paused or
-/// detached; 6 a login is needed, or has failed.
+/// detached; 6 a login is needed, or has failed; 130 and 143 ended by a signal.
 #[derive(Parser)]
 #[command(name = "mrtr", version, max_term_width = 100)]
 pub(crate) struct Options {
@@ -67,6 +67,13 @@ pub(crate) enum Command {
         #[arg(default_value = "active", value_parser = ["active", "staged"])]
         state: String,
     },
+}
+
+impl Command {
+    /// Returns true if the command ends by itself when it gets a signal.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, Self::Gateway(_))
+    }
 }
 
 /// The server's URL, and the options of its client.

@@ -57,6 +57,13 @@ pub(crate) fn prompt(text: &str) {
     let _ = stderr.flush();
 }
 
+/// Shows the cursor of the terminal, which menus hide.
+pub(crate) fn show_cursor() {
+    if io::stderr().is_terminal() {
+        prompt("\x1b[?25h");
+    }
+}
+
 /// Returns a line break if the output is a terminal, where the line may have a prompt, and what the
 /// user has typed.
 pub(crate) fn line_break() -> &'static str {

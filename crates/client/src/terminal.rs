@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dialoguer::console::Style;
+use dialoguer::console::{Style, Term};
 use dialoguer::{Input, MultiSelect, Select};
 use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
@@ -79,11 +79,16 @@ pub async fn elicit(
             return Ok(ElicitResult::cancel());
         }
         note(&format!("\n{} asks:", Style::new().bold().for_stderr().apply_to(origin)));
-        match &params {
+        let answer = match &params {
             ElicitParams::Form(form) => prompter.ask_form(form),
             ElicitParams::Url(url) => ask_url(url),
             _ => Err(io::Error::other("unknown mode of elicitation").into()),
-        }
+        };
+        answer.map_err(|dialoguer::Error::IO(error)| {
+            // A menu that fails leaves the cursor hidden.
+            let _ = Term::stderr().show_cursor();
+            error
+        })
     });
     Ok(answer.await??)
 }

@@ -432,6 +432,25 @@ mod at_a_terminal {
     }
 
     #[test]
+    fn ctrl_c_at_a_menu_shows_the_cursor_again() {
+        let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
+        let (rest, code) = terminal.at("Dismiss", "\u{3}").end();
+        assert!(rest.ends_with("\u{1b}[?25h"), "{rest:?}");
+        assert_eq!(code, Some(130));
+    }
+
+    #[test]
+    fn ctrl_c_leaves_no_file_of_a_call_that_was_not_paused() {
+        let url = serve_tool(|| Tool::new("wait", "Waits", std::future::pending::<&str>));
+        let folder = scratch("interrupted");
+        let file = folder.join("call.json");
+        let args = ["call", &url, "wait", "--trace", "--pause", file.to_str().unwrap()];
+        let (rest, code) = Terminal::run(&args).at("tools/call", "\u{3}").end();
+        assert_eq!(code, Some(130), "{rest}");
+        assert_eq!(folder.read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
     fn installation_is_asked_for() {
         let file = std::env::temp_dir().join(format!("mrtr-asked-{}.json", std::process::id()));
         let args = ["install", "cursor", "s", "--file", file.to_str().unwrap(), "--", "s"];
