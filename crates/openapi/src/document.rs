@@ -9,6 +9,12 @@ use crate::operation::Operation;
 /// The maximum length of a chain of references.
 const MAX_REFERENCES: usize = 16;
 
+/// The most operations of a document, tags of each, and characters of an id or a tag. Path items
+/// may refer to the same one, so a short document can have many long ones.
+const MAX_OPERATIONS: usize = 10_000;
+const MAX_TAGS: usize = 16;
+const MAX_NAME: usize = 128;
+
 const METHODS: [(&str, Method); 8] = [
     ("get", Method::GET),
     ("put", Method::PUT),
@@ -41,21 +47,26 @@ impl Document {
         Ok(Self { root, is_3_0 })
     }
 
-    /// Returns all operations, each with its path item and its operation object.
+    /// Returns the operations, each with its path item and its operation object.
     pub(crate) fn operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
+        self.all_operations().take(MAX_OPERATIONS)
+    }
+
+    fn all_operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
         let paths = self.root.get("paths").and_then(Value::as_object);
         let items = paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/'));
         items.flat_map(move |(path, item)| {
             let item = self.resolve(item).unwrap_or(&Value::Null);
             METHODS.iter().filter_map(move |(key, method)| {
                 let object = item.get(key).filter(|value| value.is_object())?;
-                let text = |key: &str| object.get(key)?.as_str().map(ToOwned::to_owned);
+                let id = object.get("operationId").and_then(Value::as_str);
                 let tags = object.get("tags").and_then(Value::as_array).into_iter().flatten();
+                let tags = tags.filter_map(Value::as_str).take(MAX_TAGS);
                 let operation = Operation {
                     method: method.clone(),
                     path: path.clone(),
-                    id: text("operationId"),
-                    tags: tags.filter_map(|tag| Some(tag.as_str()?.to_owned())).collect(),
+                    id: id.map(|id| id.chars().take(MAX_NAME).collect()),
+                    tags: tags.map(|tag| tag.chars().take(MAX_NAME).collect()).collect(),
                     is_deprecated: object.get("deprecated") == Some(&Value::Bool(true)),
                 };
                 Some((operation, item, object))

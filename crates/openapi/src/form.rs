@@ -1,7 +1,8 @@
 //! Bodies of the type `application/x-www-form-urlencoded`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
+use mrtr_schema::json::{read_pairs, write_pairs};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -54,11 +55,21 @@ impl FormEncoding {
 
 /// Returns the fields as JSON, for the user.
 pub(crate) fn to_json(body: &RawValue) -> Result<String, String> {
-    serde_json::to_string(&fields(body)?).map_err(|error| error.to_string())
+    let mut json = Vec::new();
+    write_pairs(&mut serde_json::Serializer::new(&mut json), &fields(body)?)
+        .map_err(|error| error.to_string())?;
+    String::from_utf8(json).map_err(|error| error.to_string())
 }
 
-/// Returns the fields of a form.
-pub(crate) fn fields(body: &RawValue) -> Result<BTreeMap<String, &RawValue>, String> {
-    serde_json::from_str(body.get())
-        .map_err(|_| "must be an object, whose members are the fields of a form".to_owned())
+/// Returns the fields of a form in their order, which some APIs depend on.
+pub(crate) fn fields(body: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
+    let expected = "an object, whose members are the fields of a form";
+    let fields: Vec<(String, &RawValue)> =
+        read_pairs(&mut serde_json::Deserializer::from_str(body.get()), expected)
+            .map_err(|_| format!("must be {expected}"))?;
+    let mut names = HashSet::new();
+    match fields.iter().find(|(name, _)| !names.insert(name)) {
+        Some((name, _)) => Err(format!("is invalid: its field {name:?} is there twice")),
+        None => Ok(fields),
+    }
 }

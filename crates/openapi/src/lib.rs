@@ -5,6 +5,7 @@ mod api_client;
 mod arguments;
 mod document;
 mod error;
+mod files;
 mod form;
 mod handler;
 mod media_type;

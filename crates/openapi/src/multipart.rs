@@ -9,16 +9,16 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::document::Document;
 use crate::form::fields;
-use crate::media_type::essence;
+use crate::media_type::{essence, is_json};
 use crate::parameter::scalar;
 
-/// The most parts of a body. Each has headers, so that short arguments could make a long body.
+/// The most parts of a body, and the most bytes of their headers, which repeat the names of fields.
+/// Short arguments could make a long body otherwise.
 const MAX_PARTS: usize = 256;
+const MAX_HEADERS: usize = 1 << 20;
 
 const OCTET_STREAM: &str = "application/octet-stream";
 
@@ -45,48 +45,50 @@ struct File {
 }
 
 impl MultipartEncoding {
-    /// Reads the encoding of a media type object. Returns also the schema of the argument, in which
-    /// files are objects, since JSON has no binary strings.
-    pub(crate) fn new(document: &Document, media: &Value) -> Result<(Self, Value), String> {
+    /// Reads the encoding of a media type object.
+    ///
+    /// `style` and `explode` have no effect in OpenAPI 3.0; later, the defaults are what
+    /// [`write`](Self::write) does.
+    pub(crate) fn new(media: &serde_json::Value, is_3_0: bool) -> Result<Self, String> {
         let mut all = HashMap::<String, Field>::new();
-        let encodings = media.get("encoding").and_then(Value::as_object).into_iter().flatten();
-        for (name, encoding) in encodings {
-            if let Some(key) = ["explode", "style"].iter().find(|key| encoding.get(key).is_some()) {
+        let encodings = media.get("encoding").and_then(|all| all.as_object());
+        for (name, encoding) in encodings.into_iter().flatten() {
+            let is_default = |key, default: serde_json::Value| {
+                encoding.get(key).is_none_or(|value| *value == default)
+            };
+            let is_supported =
+                is_3_0 || is_default("style", "form".into()) && is_default("explode", true.into());
+            if !is_supported {
                 return Err(format!(
-                    "the field {name:?} of the body: {key:?} is not supported in multipart/form-data"
+                    "the field {name:?} of the body: only style \"form\" with explode=true is \
+                     supported in multipart/form-data"
                 ));
             }
-            let kinds = encoding.get("contentType").and_then(Value::as_str).unwrap_or_default();
-            let kinds = kinds.split(',').map(|kind| kind.trim().to_owned());
-            let media_types = kinds.filter(|kind| !kind.is_empty()).collect();
+            let kinds = encoding.get("contentType").and_then(|kinds| kinds.as_str());
+            let kinds = kinds.unwrap_or_default().split(',').map(str::trim);
+            let media_types: Vec<_> =
+                kinds.filter(|kind| !kind.is_empty()).map(ToOwned::to_owned).collect();
+            if let Some(kind) = media_types.iter().find(|kind| !is_media_type(kind)) {
+                return Err(format!(
+                    "the field {name:?} of the body: the media type {kind:?} is invalid"
+                ));
+            }
             all.insert(name.clone(), Field { media_types, ..Field::default() });
         }
-        let schema = media.get("schema").unwrap_or(&Value::Bool(true));
-        let resolved = document.resolve(schema)?;
-        let Some(Value::Object(properties)) = resolved.get("properties") else {
-            return Ok((Self(all), schema.clone()));
-        };
-        let mut converted = properties.clone();
-        for (name, property) in properties {
-            let property = document.resolve(property)?;
-            let items = property.get("items").map(|items| document.resolve(items)).transpose()?;
-            let media_types = all.get(name).map_or(&[][..], |field| &field.media_types);
-            let file = if is_file(property) {
-                file_schema(property, media_types)
-            } else if let Some(items) = items.filter(|items| is_file(items)) {
-                with_member(property, "items", file_schema(items, media_types))
-            } else {
-                continue;
-            };
-            all.entry(name.clone()).or_default().is_file = true;
-            converted.insert(name.clone(), file);
-        }
-        Ok((Self(all), with_member(resolved, "properties", converted.into())))
+        Ok(Self(all))
+    }
+
+    /// Marks a field as a file, or a list of files, and returns the media types that the document
+    /// allows.
+    pub(crate) fn add_file(&mut self, name: &str) -> &[String] {
+        let field = self.0.entry(name.to_owned()).or_default();
+        field.is_file = true;
+        &field.media_types
     }
 
     /// Writes the fields. Returns the media type with the boundary, and the body.
     ///
-    /// An array is a part for each element. An object is JSON.
+    /// An array is a part for each element, an object is JSON, and `null` is no part.
     pub(crate) fn write(&self, body: &RawValue) -> Result<(HeaderValue, Bytes), String> {
         let mut parts = Parts::default();
         for (name, value) in fields(body)? {
@@ -97,7 +99,7 @@ impl MultipartEncoding {
             } else {
                 vec![value]
             };
-            for element in elements {
+            for element in elements.into_iter().filter(|element| element.get() != "null") {
                 let written = match field {
                     Some(field) if field.is_file => field.write_file(&name, element, &mut parts),
                     _ => write_value(&name, field, element, &mut parts),
@@ -107,54 +109,6 @@ impl MultipartEncoding {
         }
         parts.finish()
     }
-}
-
-/// Returns true if the values of a schema are bytes: `format: binary` or, since OpenAPI 3.1, a
-/// media type without an encoding as text.
-fn is_file(schema: &Value) -> bool {
-    let kind = schema.get("type");
-    let is_string = kind.is_none_or(|kind| match kind {
-        Value::Array(kinds) => kinds.iter().any(|kind| kind == "string"),
-        kind => kind == "string",
-    });
-    let is_binary = schema.get("format").is_some_and(|format| format == "binary");
-    let is_raw =
-        schema.get("contentMediaType").is_some() && schema.get("contentEncoding").is_none();
-    is_string && (is_binary || is_raw)
-}
-
-/// Returns a copy of an object in which a member has another value.
-fn with_member(object: &Value, name: &str, value: Value) -> Value {
-    let mut object = object.as_object().cloned().unwrap_or_default();
-    object.insert(name.to_owned(), value);
-    object.into()
-}
-
-/// Returns the schema of a file, with the description of the document's schema.
-fn file_schema(schema: &Value, media_types: &[String]) -> Value {
-    let mut mime_type = json!({ "type": "string", "description": "The media type of the file" });
-    if !media_types.is_empty() && !media_types.iter().any(|kind| kind.contains('*')) {
-        mime_type = with_member(&mime_type, "enum", json!(media_types));
-    }
-    let file = json!({
-        "type": "object",
-        "properties": {
-            "name": { "type": "string", "description": "The name of the file" },
-            "mimeType": mime_type,
-            "text": { "type": "string", "description": "The content, if it is text" },
-            "blob": {
-                "type": "string",
-                "contentEncoding": "base64",
-                "description": "The content in base64, if it is not text",
-            },
-        },
-        "required": ["name"],
-        "oneOf": [{ "required": ["text"] }, { "required": ["blob"] }],
-        "additionalProperties": false,
-    });
-    let kept = ["title", "description", "nullable", "readOnly", "writeOnly"];
-    let kept = kept.iter().filter_map(|key| Some((key, schema.get(key)?)));
-    kept.fold(file, |file, (key, value)| with_member(&file, key, value.clone()))
 }
 
 impl Field {
@@ -171,12 +125,15 @@ impl Field {
         };
         let default = if is_text { "text/plain;charset=utf-8" } else { OCTET_STREAM };
         let media_type = match &file.mime_type {
-            Some(own) if self.allows(own) => own,
-            Some(_) => {
+            Some(own) if !is_media_type(own) => {
+                return Err(format!("has a `mimeType` that is no media type: {own:?}"));
+            }
+            Some(own) if !self.allows(own) => {
                 let allowed = self.media_types.join(", ");
                 return Err(format!("must have a `mimeType` that the API accepts: {allowed}"));
             }
-            None => self.media_type().unwrap_or(default),
+            Some(own) => own,
+            None => self.specific_types().next().unwrap_or(default),
         };
         parts.push(name, Some(&file.name), Some(media_type), content)
     }
@@ -193,9 +150,9 @@ impl Field {
         self.media_types.is_empty() || self.media_types.iter().any(is_allowed)
     }
 
-    /// Returns the first media type without a wildcard.
-    fn media_type(&self) -> Option<&str> {
-        self.media_types.iter().map(String::as_str).find(|kind| !kind.contains('*'))
+    /// Returns the media types without wildcards.
+    fn specific_types(&self) -> impl Iterator<Item = &str> {
+        self.media_types.iter().map(String::as_str).filter(|kind| !kind.contains('*'))
     }
 }
 
@@ -206,15 +163,38 @@ fn write_value(
     value: &RawValue,
     parts: &mut Parts,
 ) -> Result<(), String> {
-    let is_json = value.get().starts_with(['{', '[']);
-    let text = if is_json { value.get().to_owned() } else { scalar(value)? };
-    let media_type = field.and_then(Field::media_type).or(is_json.then_some("application/json"));
+    let is_nested = value.get().starts_with(['{', '[']);
+    let mut types = field.into_iter().flat_map(Field::specific_types);
+    let media_type = if is_nested {
+        let json = types.find(|kind| is_json(kind)).or(Some("application/json"));
+        if let Some(field) = field
+            && json.is_some_and(|json| !field.allows(json))
+        {
+            let allowed = field.media_types.join(", ");
+            return Err(format!(
+                "cannot be an object or a nested array: the API expects {allowed}"
+            ));
+        }
+        json
+    } else {
+        types.next()
+    };
+    let text =
+        if media_type.is_some_and(is_json) { value.get().to_owned() } else { scalar(value)? };
     parts.push(name, None, media_type, text.into_bytes())
+}
+
+fn is_media_type(text: &str) -> bool {
+    HeaderValue::from_str(text).is_ok() && text.contains('/')
 }
 
 /// The parts of a body.
 #[derive(Default)]
-struct Parts(Vec<(String, Vec<u8>)>);
+struct Parts {
+    all: Vec<(String, Vec<u8>)>,
+    /// The length of the headers in bytes, before characters are escaped.
+    headers: usize,
+}
 
 impl Parts {
     fn push(
@@ -224,20 +204,22 @@ impl Parts {
         media_type: Option<&str>,
         content: Vec<u8>,
     ) -> Result<(), String> {
-        if self.0.len() == MAX_PARTS {
+        if self.all.len() == MAX_PARTS {
             return Err(format!("makes a request of more than {MAX_PARTS} parts"));
         }
-        let mut head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(name));
+        self.headers +=
+            [Some(name), file_name, media_type].into_iter().flatten().map(str::len).sum::<usize>();
+        if self.headers > MAX_HEADERS {
+            return Err(format!("makes a request with more than {MAX_HEADERS} bytes of headers"));
+        }
+        let mut head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(name)?);
         if let Some(file_name) = file_name {
-            let _ = write!(head, "; filename=\"{}\"", quoted(file_name));
+            let _ = write!(head, "; filename=\"{}\"", quoted(file_name)?);
         }
         if let Some(media_type) = media_type {
-            if HeaderValue::from_str(media_type).is_err() || !media_type.contains('/') {
-                return Err(format!("has a `mimeType` that is no media type: {media_type:?}"));
-            }
             let _ = write!(head, "\r\nContent-Type: {media_type}");
         }
-        self.0.push((head, content));
+        self.all.push((head, content));
         Ok(())
     }
 
@@ -245,10 +227,11 @@ impl Parts {
     /// and a request that is repeated has the same one.
     fn finish(self) -> Result<(HeaderValue, Bytes), String> {
         let mut digest = Sha256::new();
-        for (head, content) in &self.0 {
-            digest.update(head);
-            digest.update(content.len().to_be_bytes());
-            digest.update(content);
+        for (head, content) in &self.all {
+            for bytes in [head.as_bytes(), content] {
+                digest.update(bytes.len().to_be_bytes());
+                digest.update(bytes);
+            }
         }
         let digest = digest.finalize();
         let mut boundary = String::new();
@@ -256,7 +239,7 @@ impl Parts {
             let _ = write!(boundary, "{byte:02x}");
         }
         let mut body = Vec::new();
-        for (head, content) in self.0 {
+        for (head, content) in self.all {
             body.extend_from_slice(format!("--{boundary}\r\n{head}\r\n\r\n").as_bytes());
             body.extend_from_slice(&content);
             body.extend_from_slice(b"\r\n");
@@ -268,7 +251,10 @@ impl Parts {
     }
 }
 
-/// Escapes a name as browsers do.
-fn quoted(name: &str) -> String {
-    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+/// Escapes the name of a field or a file as browsers do. Readers disagree about backslashes.
+fn quoted(name: &str) -> Result<String, String> {
+    if name.contains(|c: char| c == '\\' || c.is_control()) {
+        return Err(format!("must not have control characters or backslashes in a name: {name:?}"));
+    }
+    Ok(name.replace('"', "%22"))
 }

@@ -42,7 +42,7 @@ impl OutputSchema {
             let Some((_, media)) = media.find(|(kind, _)| is_json(kind)) else {
                 return Ok(None);
             };
-            let schema = match media.get("schema") {
+            let schema = match document.resolve(media)?.get("schema") {
                 Some(schema) => schemas.convert(without_reference(document, schema)?)?,
                 None => json!({}),
             };

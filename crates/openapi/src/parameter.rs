@@ -43,6 +43,10 @@ impl Location {
     }
 }
 
+/// The most bytes of a value in a path or a header, and of a path. A name is repeated for each
+/// value below it.
+pub(crate) const MAX_JOINED: usize = 64 << 10;
+
 /// How arrays and objects are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -137,6 +141,9 @@ impl Parameter {
                 let _ = write!(text, "{}{between}", write(&name));
             }
             text += &write(&value);
+            if text.len() > MAX_JOINED {
+                return Err(format!("makes a text of more than {MAX_JOINED} bytes"));
+            }
         }
         Ok(text)
     }

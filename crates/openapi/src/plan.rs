@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::document::Document;
+use crate::files::schema_with_files;
 use crate::form::FormEncoding;
 use crate::media_type::{is_form, is_json, is_multipart};
 use crate::multipart::MultipartEncoding;
@@ -77,21 +78,15 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Reads a media type object. Returns also the schema of the argument, if it is not that of the
-    /// document.
-    fn new(
-        document: &Document,
-        content_type: &str,
-        media: &Value,
-    ) -> Result<(Self, Option<Value>), String> {
-        if is_json(content_type) {
-            return Ok((Self::Json, None));
-        }
-        if is_form(content_type) {
-            return Ok((Self::Form(FormEncoding::new(media)?), None));
-        }
-        let (encoding, schema) = MultipartEncoding::new(document, media)?;
-        Ok((Self::Multipart(encoding), Some(schema)))
+    /// Reads a media type object.
+    fn new(content_type: &str, media: &Value, is_3_0: bool) -> Result<Self, String> {
+        Ok(if is_json(content_type) {
+            Self::Json
+        } else if is_form(content_type) {
+            Self::Form(FormEncoding::new(media)?)
+        } else {
+            Self::Multipart(MultipartEncoding::new(media, is_3_0)?)
+        })
     }
 }
 
@@ -111,6 +106,7 @@ impl Plan {
         }
         let declared = declared_parameters(document, item, object)?;
         let mut planning = Planning {
+            operation,
             schemas: Schemas::new(document, Direction::Input),
             properties: Object::new(),
             required: Vec::new(),
@@ -124,7 +120,7 @@ impl Plan {
             None => None,
         };
         check_path(&operation.path, &parameters)?;
-        let Planning { schemas, properties, required } = planning;
+        let Planning { schemas, properties, required, .. } = planning;
         let mut schema = Object::new();
         schema.insert("type".to_owned(), "object".into());
         schema.insert("properties".to_owned(), properties.into());
@@ -183,6 +179,7 @@ fn declared_parameters<'a>(
 }
 
 struct Planning<'a> {
+    operation: &'a Operation,
     schemas: Schemas<'a>,
     properties: Object,
     required: Vec<Value>,
@@ -210,7 +207,7 @@ impl Planning<'_> {
             .map_err(|why| format!("parameter {name:?} in {location_name}: {why}"))?;
         let content = parameter.get("content").and_then(Value::as_object);
         let schema = match content.and_then(|content| content.values().next()) {
-            Some(media) => media.get("schema"),
+            Some(media) => self.schemas.document().resolve(media)?.get("schema"),
             None => parameter.get("schema"),
         };
         let is_required = is_required || location == Location::Path;
@@ -234,15 +231,29 @@ impl Planning<'_> {
                 Ok(None)
             };
         };
-        let (format, schema) = match BodyFormat::new(self.schemas.document(), content_type, media) {
+        let document = self.schemas.document();
+        // OpenAPI 3.2 has references here, too.
+        let media = document.resolve(media)?;
+        let mut format = match BodyFormat::new(content_type, media, document.is_3_0) {
             Ok(format) => format,
-            Err(_) if !is_required => return Ok(None),
-            Err(why) => return Err(why),
+            Err(why) if is_required => return Err(why),
+            Err(why) => {
+                let operation = self.operation;
+                tracing::warn!(target: "mrtr::openapi", %operation, why, "an optional body is left out");
+                return Ok(None);
+            }
+        };
+        let schema = media.get("schema");
+        let with_files = match (&mut format, schema) {
+            (BodyFormat::Multipart(encoding), Some(schema)) => {
+                schema_with_files(document, schema, encoding)?
+            }
+            _ => None,
         };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
         let description = body.get("description").and_then(Value::as_str);
-        let schema = schema.as_ref().or(media.get("schema"));
+        let schema = with_files.as_ref().or(schema);
         let argument = self.argument("body", "request", schema, description, is_required)?;
         Ok(Some(Body { argument, content_type, format }))
     }

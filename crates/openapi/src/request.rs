@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::arguments::Arguments;
 use crate::form;
-use crate::parameter::{Location, Pairs, Style, encode};
+use crate::parameter::{Location, MAX_JOINED, Pairs, Style, encode};
 use crate::plan::{BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
@@ -36,7 +36,12 @@ impl Plan {
             match parameter.location {
                 Location::Path => {
                     let text = parameter.joined(value, encode).map_err(of_argument)?;
-                    path = path.replace(&format!("{{{}}}", parameter.name), &text);
+                    let variable = format!("{{{}}}", parameter.name);
+                    let added = path.matches(&variable).count().saturating_mul(text.len());
+                    if path.len().saturating_add(added) > MAX_JOINED {
+                        return Err(Error::invalid("the arguments make a URL that is too long"));
+                    }
+                    path = path.replace(&variable, &text);
                 }
                 Location::Query => {
                     let before = query.all().len();
@@ -184,8 +189,11 @@ fn visible(c: char) -> String {
     let is_invisible = c.is_control()
         || matches!(
             c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+                | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         );
     if is_invisible { c.escape_unicode().to_string() } else { c.to_string() }
 }

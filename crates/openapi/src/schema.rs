@@ -10,7 +10,7 @@ use crate::document::Document;
 const COMPONENTS: &str = "#/components/schemas/";
 
 /// The longest schema, in bytes of JSON.
-const MAX_SCHEMA: usize = 64 << 10;
+pub(crate) const MAX_SCHEMA: usize = 64 << 10;
 
 /// How deeply schemas may be nested. Readers of JSON have such limits for the whole message.
 const MAX_DEPTH: usize = 64;

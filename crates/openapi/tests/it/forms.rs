@@ -28,7 +28,7 @@ async fn fields_are_written_in_their_styles() {
     let joined = json!({ "ids": { "style": "form", "explode": false } });
     let as_json = json!({ "ids": { "contentType": "application/json" } });
     for (encoding, body, expected) in [
-        (json!({}), json!({ "b": "a b&c=d", "a": 12.5, "c": null }), "a=12.5&b=a%20b%26c%3Dd&c="),
+        (json!({}), json!({ "b": "a b&c=d", "a": 12.5, "c": null }), "b=a%20b%26c%3Dd&a=12.5&c="),
         (json!({}), json!({ "ids": [1, 2], "none": [] }), "ids=1&ids=2"),
         (json!({}), json!({ "filter": { "a": [1] } }), "filter=%7B%22a%22%3A%5B1%5D%7D"),
         (
@@ -57,10 +57,10 @@ async fn form_is_shown_to_the_user_as_json() {
     let ids: Vec<_> = (0..100).map(|id| id.to_string()).collect();
     let expected = format!(
         "Send this request to api.example?\n\nPOST /v1/x\n\n\
-         {{\"ids\":[{}],\"note\":\"y\\namount = 1\",\
-         \"transfer\":{{\"memo\":\"{}\" (cut; 300 characters),\"to\":\"attacker\"}}}}",
-        ids.join(","),
-        "x".repeat(200)
+         {{\"transfer\":{{\"memo\":\"{}\" (cut; 300 characters),\"to\":\"attacker\"}},\
+         \"ids\":[{}],\"note\":\"y\\namount = 1\"}}",
+        "x".repeat(200),
+        ids.join(",")
     );
     assert_eq!(question, Some(expected));
     assert!(sent.is_some());

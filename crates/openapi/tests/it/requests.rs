@@ -269,9 +269,33 @@ async fn rules_of_the_operator_apply() {
 /// Text that shows otherwise than it is sent would deceive the user.
 #[tokio::test]
 async fn invisible_characters_are_shown() {
-    let (question, _) = asked_about(json!("pay\u{202e}001\u{200b}")).await;
-    let end = "\"pay\\u{202e}001\\u{200b}\"";
+    let (question, _) = asked_about(json!("pay\u{202e}001\u{200b}\u{e0101}")).await;
+    let end = "\"pay\\u{202e}001\\u{200b}\\u{e0101}\"";
     assert!(question.as_ref().unwrap().ends_with(end), "{question:?}");
+}
+
+/// A path can repeat a variable, and a style the name of a parameter.
+#[tokio::test]
+async fn length_of_a_path_is_limited() {
+    let api = Api::default();
+    let name = "n".repeat(1_000);
+    let repeated = json!({ "operationId": "op", "parameters": [
+        { "name": "a", "in": "path", "required": true },
+    ] });
+    let matrix = json!({ "operationId": "op", "parameters": [
+        { "name": name, "in": "path", "required": true, "style": "matrix", "explode": true },
+    ] });
+    for (path, operation, arguments) in [
+        ("/{a}".repeat(100), repeated, json!({ "a": "x".repeat(1_000) })),
+        (format!("/{{{name}}}"), matrix, json!({ &name: vec![1; 100] })),
+    ] {
+        let (client, _) = client(tool_of("get", &path, operation, &api), agreed());
+        let result = client.call_tool("op", arguments).await.unwrap();
+        let is_refused =
+            ["too long", "more than 65536 bytes"].map(|why| result.text().contains(why));
+        assert!(is_refused.contains(&true), "{}", result.text());
+    }
+    assert!(api.lines().is_empty());
 }
 
 /// The names of members are names of parameters.

@@ -1,0 +1,119 @@
+//! Tests at a pseudo-terminal, which `script` (of util-linux) creates.
+
+use super::*;
+
+struct Terminal {
+    child: std::process::Child,
+    seen: String,
+}
+
+impl Terminal {
+    fn run(args: &[&str]) -> Self {
+        // `timeout` ends a program that waits for a key.
+        let program = ["timeout", "--foreground", "60", env!("CARGO_BIN_EXE_mrtr")];
+        let command = [&program, args].concat().join(" ");
+        let child = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { child, seen: String::new() }
+    }
+
+    /// Reads until the screen has shown `shown`, then types `typed`.
+    fn at(&mut self, shown: &str, typed: &str) -> &mut Self {
+        let mut byte = [0];
+        while !self.seen.contains(shown) {
+            let read = self.child.stdout.as_mut().unwrap().read(&mut byte).unwrap();
+            assert_eq!(read, 1, "the output ended without {shown:?}: {}", self.seen);
+            self.seen.push(char::from(byte[0]));
+        }
+        // The server's texts contain sequences that write to the clipboard and set colours.
+        assert!(
+            !self.seen.contains("\u{1b}]52") && !self.seen.contains("\u{1b}[31m"),
+            "{}",
+            self.seen
+        );
+        // The next call looks only at later output.
+        self.seen.clear();
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(typed.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+        self
+    }
+
+    fn end(&mut self) -> (String, Option<i32>) {
+        let mut rest = String::new();
+        drop(self.child.stdin.take());
+        self.child.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
+        (rest, self.child.wait().unwrap().code())
+    }
+}
+
+const DOWN: &str = "\u{1b}[B";
+
+#[test]
+fn user_fills_in_forms_and_consents() {
+    let url = serve();
+    let mut terminal = Terminal::run(&["call", &url, "book", "--arg", "people=2"]);
+    let host = url.split('/').nth(2).unwrap();
+    terminal
+        .at(&format!("{host} (tool book)"), "")
+        .at("Dismiss", "\r")
+        .at("outside", &format!("{DOWN}\r"))
+        .at("Dismiss", "\r")
+        .at("Name of the guest", "A\r")
+        // The program asks again, with the reason.
+        .at("at least 2", "")
+        .at("Dismiss", "\r")
+        .at("Name of the guest", "Ada\r")
+        .at("https://booking.example/confirm?x=1", "")
+        .at("host  ", "")
+        .at("booking.example", "")
+        .at("Dismiss", &format!("{DOWN}\r"));
+    let (rest, code) = terminal.end();
+    assert!(rest.contains("A table Outside for 2: Ada."), "{rest}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn user_declines() {
+    let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
+    terminal.at("Dismiss", &format!("{DOWN}\r"));
+    let (rest, code) = terminal.end();
+    assert!(rest.contains("declined"), "{rest}");
+    assert_eq!(code, Some(1), "the tool failed");
+}
+
+#[test]
+fn ctrl_c_at_a_menu_shows_the_cursor_again() {
+    let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
+    let (rest, code) = terminal.at("Dismiss", "\u{3}").end();
+    assert!(rest.ends_with("\u{1b}[?25h"), "{rest:?}");
+    assert_eq!(code, Some(130));
+}
+
+#[test]
+fn ctrl_c_leaves_no_file_of_a_call_that_was_not_paused() {
+    let url = serve_tool(|| Tool::new("wait", "Waits", std::future::pending::<&str>));
+    let folder = scratch("interrupted");
+    let file = folder.join("call.json");
+    let args = ["call", &url, "wait", "--trace", "--pause", file.to_str().unwrap()];
+    let (rest, code) = Terminal::run(&args).at("tools/call", "\u{3}").end();
+    assert_eq!(code, Some(130), "{rest}");
+    assert_eq!(folder.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn installation_is_asked_for() {
+    let file = std::env::temp_dir().join(format!("mrtr-asked-{}.json", std::process::id()));
+    let args = ["install", "cursor", "s", "--file", file.to_str().unwrap(), "--", "s"];
+    for (answer, is_written) in [("\n", false), ("n\n", false), ("y\n", true)] {
+        let mut terminal = Terminal::run(&args);
+        let (_, code) = terminal.at("[y/N]", answer).end();
+        assert_eq!((code, file.exists()), (Some(0), is_written), "{answer:?}");
+    }
+    std::fs::remove_file(file).unwrap();
+}

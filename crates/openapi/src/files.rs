@@ -1,0 +1,167 @@
+//! Files in the schema of a multipart form.
+//!
+//! In the arguments of a tool, which are JSON, a file is an object with its name and its content.
+
+use std::io;
+
+use mrtr_schema::Object;
+use serde_json::{Value, json};
+
+use crate::document::Document;
+use crate::media_type::{essence, is_json};
+use crate::multipart::MultipartEncoding;
+use crate::schema::MAX_SCHEMA;
+
+/// How many compositions around a schema are looked through.
+const MAX_COMPOSITIONS: usize = 4;
+
+/// Marks the files of a form, and returns the schema of the argument. Returns `None` if it is the
+/// schema of the document.
+pub(crate) fn schema_with_files(
+    document: &Document,
+    schema: &Value,
+    encoding: &mut MultipartEncoding,
+) -> Result<Option<Value>, String> {
+    let resolved = document.resolve(schema)?;
+    // What is copied may be referred to many times.
+    let mut budget = Budget(MAX_SCHEMA);
+    budget.take(resolved)?;
+    let mut form = resolved.as_object().cloned().unwrap_or_default();
+    if schema.get("$ref").is_some() {
+        add_siblings(&mut form, schema);
+    }
+    let Some(Value::Object(properties)) = form.get_mut("properties") else { return Ok(None) };
+    let mut has_files = false;
+    for (name, property) in properties {
+        let Some(file) = file_schema(document, property, || encoding.add_file(name), &mut budget)?
+        else {
+            continue;
+        };
+        has_files = true;
+        *property = file;
+    }
+    Ok(has_files.then(|| form.into()))
+}
+
+/// Adds what stands beside a reference, which applies as well (JSON Schema 2020-12).
+fn add_siblings(form: &mut Object, schema: &Value) {
+    for (key, value) in schema.as_object().into_iter().flatten().filter(|(key, _)| *key != "$ref") {
+        match (form.get_mut(key), value) {
+            (Some(Value::Object(own)), Value::Object(more)) => own.extend(more.clone()),
+            (Some(Value::Array(own)), Value::Array(more)) => own.extend(more.iter().cloned()),
+            _ => drop(form.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// Returns the schema of the argument for a property that is a file, or a list of files.
+fn file_schema<'e>(
+    document: &Document,
+    property: &Value,
+    media_types: impl FnOnce() -> &'e [String],
+    budget: &mut Budget,
+) -> Result<Option<Value>, String> {
+    let inner = innermost(document, property)?;
+    let items = inner.get("items").map(|items| innermost(document, items)).transpose()?;
+    let is_list = !is_file(inner);
+    if is_list && !items.is_some_and(is_file) {
+        return Ok(None);
+    }
+    budget.take(inner)?;
+    let mut schema = file(media_types());
+    if is_list {
+        schema = Object::from_iter([
+            ("type".to_owned(), "array".into()),
+            ("items".to_owned(), schema.into()),
+        ]);
+    }
+    let kept: &[_] = &["title", "description", "readOnly", "writeOnly", "minItems", "maxItems"];
+    for key in kept {
+        if let Some(value) = property.get(key).or(inner.get(key)) {
+            schema.insert((*key).to_owned(), value.clone());
+        }
+    }
+    Ok(Some(schema.into()))
+}
+
+/// Follows references, and looks through compositions of one schema, with or without `null`.
+fn innermost<'a>(document: &'a Document, schema: &'a Value) -> Result<&'a Value, String> {
+    let mut schema = document.resolve(schema)?;
+    for _ in 0..MAX_COMPOSITIONS {
+        let composed =
+            ["allOf", "anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
+        let is_null = |schema: &&Value| schema.get("type").is_some_and(|kind| kind == "null");
+        let mut rest = composed.into_iter().flatten().filter(|schema| !is_null(schema));
+        let (Some(only), None) = (rest.next(), rest.next()) else { break };
+        schema = document.resolve(only)?;
+    }
+    Ok(schema)
+}
+
+/// Returns true if the values of a schema are bytes: `format: binary` or, since OpenAPI 3.1, a
+/// media type without an encoding as text. Without a type, the media type may be that of text.
+fn is_file(schema: &Value) -> bool {
+    let kind = schema.get("type");
+    let is_string = match kind {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
+        Some(kind) => kind == "string",
+        None => true,
+    };
+    let media_type = schema.get("contentMediaType").and_then(Value::as_str);
+    let is_text =
+        |media_type: &str| is_json(media_type) || essence(media_type).starts_with("text/");
+    let is_raw = media_type.is_some_and(|media_type| kind.is_none() || !is_text(media_type))
+        && schema.get("contentEncoding").is_none()
+        && schema.get("contentSchema").is_none();
+    let is_binary = schema.get("format").is_some_and(|format| format == "binary");
+    is_string && (is_binary || is_raw)
+}
+
+/// Returns the schema of a file with one of these media types, which may have wildcards.
+fn file(media_types: &[String]) -> Object {
+    let mut mime_type = Object::new();
+    mime_type.insert("type".to_owned(), "string".into());
+    mime_type.insert("description".to_owned(), "The media type of the file".into());
+    if !media_types.is_empty() && !media_types.iter().any(|kind| kind.contains('*')) {
+        mime_type.insert("enum".to_owned(), json!(media_types));
+    }
+    let properties = json!({
+        "name": { "type": "string", "description": "The name of the file" },
+        "mimeType": mime_type,
+        "text": { "type": "string", "description": "The content, if it is text" },
+        "blob": {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": "The content in base64, if it is not text",
+        },
+    });
+    let members = [
+        ("type", "object".into()),
+        ("properties", properties),
+        ("required", json!(["name"])),
+        ("oneOf", json!([{ "required": ["text"] }, { "required": ["blob"] }])),
+        ("additionalProperties", false.into()),
+    ];
+    members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// How many bytes of JSON may still be copied.
+struct Budget(usize);
+
+impl Budget {
+    fn take(&mut self, value: &Value) -> Result<(), String> {
+        serde_json::to_writer(self, value)
+            .map_err(|_| format!("the input schema has more than {MAX_SCHEMA} bytes"))
+    }
+}
+
+impl io::Write for &mut Budget {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
