@@ -1,6 +1,6 @@
 //! The parts of a request that handlers and extractors read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Extensions, HeaderMap};
 use mrtr_codec::Principal;
@@ -167,25 +167,50 @@ pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
 /// The notifications that are sent before the response.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    pub(crate) outbox: NotificationSender,
+    state: Mutex<NotifierState>,
+}
+
+#[derive(Debug)]
+struct NotifierState {
+    outbox: NotificationSender,
     /// The last reported progress, including muted reports.
-    last: Mutex<Option<f64>>,
+    last: Option<f64>,
 }
 
 impl Notifier {
     pub(crate) fn new(outbox: NotificationSender) -> Self {
-        Self { outbox, last: Mutex::default() }
+        Self { state: Mutex::new(NotifierState { outbox, last: None }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NotifierState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the sender of notifications.
+    pub(crate) fn outbox(&self) -> NotificationSender {
+        self.lock().outbox.clone()
+    }
+
+    /// Returns true if a notification was sent.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.lock().outbox.has_sent()
+    }
+
+    /// Sends no further notifications, so that the request does not count as in flight for as long
+    /// as its handler runs.
+    pub(crate) fn close(&self) {
+        self.lock().outbox = NotificationSender::closed();
     }
 
     /// Records progress if it is greater than the last, and sends it unless it is `muted`.
     fn progress(&self, params: &Progress, muted: bool) {
         // Locked until the notification is queued, so that concurrent tasks queue in order.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let grows = last.is_none_or(|last| params.progress > last);
+        let mut state = self.lock();
+        let grows = state.last.is_none_or(|last| params.progress > last);
         if grows && params.progress.is_finite() {
-            *last = Some(params.progress);
+            state.last = Some(params.progress);
             if !muted {
-                self.send(name::PROGRESS, params);
+                send(&state.outbox, name::PROGRESS, params);
             }
         }
     }
@@ -194,16 +219,20 @@ impl Notifier {
     /// disconnected.
     pub(crate) async fn send_waiting(&self, method: &str, params: &impl Serialize) -> bool {
         match Notification::new(method, params) {
-            Ok(notification) => self.outbox.send(notification).await,
+            Ok(notification) => self.outbox().send(notification).await,
             Err(_) => false,
         }
     }
 
     /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
-        let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
-        if !sent {
-            tracing::debug!(target: "mrtr::server", method, "notification dropped");
-        }
+        send(&self.lock().outbox, method, params);
+    }
+}
+
+fn send(outbox: &NotificationSender, method: &str, params: &impl Serialize) {
+    let sent = Notification::new(method, params).is_ok_and(|n| outbox.try_send(n));
+    if !sent {
+        tracing::debug!(target: "mrtr::server", method, "notification dropped");
     }
 }

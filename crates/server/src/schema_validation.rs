@@ -62,16 +62,17 @@ mod with {
         ///
         /// The reason why a schema is invalid.
         pub(crate) fn new(tool: &WireTool, custom_schema: bool) -> Result<Self, String> {
-            let compile = |schema: &Object| {
-                let is_needed = custom_schema || has_limits(schema);
+            let compile = |schema: &Object, is_result: bool| {
+                let is_needed = custom_schema || has_limits(schema, is_result);
                 if !is_needed && !cfg!(debug_assertions) {
                     return Ok(None);
                 }
                 let validator = Validator::new(schema)?;
                 Ok::<_, String>(Some(validator).filter(|_| is_needed))
             };
-            let result = tool.output_schema.as_ref().map(compile).transpose()?.flatten();
-            Ok(Self { arguments: compile(&tool.input_schema)?, result })
+            let result = tool.output_schema.as_ref().map(|schema| compile(schema, true));
+            let arguments = compile(&tool.input_schema, false)?;
+            Ok(Self { arguments, result: result.transpose()?.flatten() })
         }
 
         pub(crate) fn check_arguments(&self, arguments: &str) -> Result<(), String> {
@@ -92,21 +93,21 @@ mod with {
     }
 
     /// Returns true if a schema that was derived from a type has rules that deserialization does
-    /// not check.
-    fn has_limits(schema: &Object) -> bool {
+    /// not check or, for results, serialization does not keep.
+    fn has_limits(schema: &Object, is_result: bool) -> bool {
+        let any = |schemas: &mut dyn Iterator<Item = &Value>| {
+            schemas.filter_map(Value::as_object).any(|schema| has_limits(schema, is_result))
+        };
         schema.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
-            // Deserialization checks the bounds of the integer types.
-            ("minimum", Value::Number(n)) => {
-                !matches!(n.as_i64(), Some(0 | -128 | -32_768 | -2_147_483_648))
-            }
-            ("maximum", Value::Number(n)) => !matches!(
-                n.as_i64(),
-                Some(127 | 255 | 32_767 | 65_535 | 2_147_483_647 | 4_294_967_295)
-            ),
+            ("minimum" | "maximum", value) => !is_bound_of_type(schema, keyword, value),
+            // An infinite number becomes `null`.
+            ("type", kind) => is_result && kind == "number",
             ("const" | "default" | "enum" | "examples", _) => false,
-            ("properties" | "$defs", Value::Object(all)) => {
-                all.values().filter_map(Value::as_object).any(has_limits)
+            ("properties", Value::Object(all)) => {
+                // The enums of Rust are definitions.
+                all.values().any(|schema| schema.get("enum").is_some()) || any(&mut all.values())
             }
+            ("$defs", Value::Object(all)) => any(&mut all.values()),
             (
                 "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "minLength" | "maxLength"
                 | "pattern" | "minItems" | "maxItems" | "uniqueItems" | "contains"
@@ -114,9 +115,25 @@ mod with {
                 | "dependentRequired" | "dependentSchemas" | "not" | "if",
                 _,
             ) => true,
-            (_, Value::Object(inner)) => has_limits(inner),
-            (_, Value::Array(items)) => items.iter().filter_map(Value::as_object).any(has_limits),
+            (_, Value::Object(inner)) => has_limits(inner, is_result),
+            (_, Value::Array(items)) => any(&mut items.iter()),
             _ => false,
         })
+    }
+
+    /// Returns true if a bound is that of the integer type which the format names.
+    fn is_bound_of_type(schema: &Object, keyword: &str, bound: &Value) -> bool {
+        let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
+        let bounds = match format {
+            "int8" => (i8::MIN.into(), i8::MAX.into()),
+            "int16" => (i16::MIN.into(), i16::MAX.into()),
+            "int32" => (i32::MIN.into(), i32::MAX.into()),
+            "uint8" => (0, u8::MAX.into()),
+            "uint16" => (0, u16::MAX.into()),
+            "uint32" => (0, u32::MAX.into()),
+            "uint" | "uint64" | "uint128" => (0, i64::MAX),
+            _ => return false,
+        };
+        bound.as_i64() == Some(if keyword == "minimum" { bounds.0 } else { bounds.1 })
     }
 }

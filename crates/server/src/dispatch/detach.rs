@@ -7,6 +7,7 @@ use std::time::Duration;
 use mrtr_codec::Digest;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tasks::CreateTaskResult;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
@@ -192,12 +193,14 @@ impl RoundExecution<'_> {
         };
         let holding = Holding::new(Instant::now(), service.usable_lease());
         let asked_at = Instant::now();
+        let is_first = self.round.rounds() == 0;
+        let registry_of_first = is_first.then(|| Arc::clone(registry));
+        let mut unconfirmed = Unconfirmed { registry: registry_of_first, key, asked_at };
         let created = within_request(service.store.create(new, lease)).await;
-        let created = created.inspect_err(|error| {
-            if !is_full(error) && self.round.rounds() == 0 {
-                cancel_unconfirmed(Arc::clone(registry), key, asked_at);
-            }
-        });
+        if created.as_ref().map_or_else(is_full, |_| true) {
+            unconfirmed.registry = None;
+        }
+        drop(unconfirmed);
         let (record, is_new) = match created? {
             Created::New(record) => (record, true),
             // The client has repeated its request.
@@ -231,6 +234,7 @@ impl RoundExecution<'_> {
         match (run, permit) {
             (Some(run), Some(permit)) => {
                 self.round.task_created();
+                self.round.parts.notifier.close();
                 let span =
                     tracing::info_span!(target: "mrtr::tasks", "task", tool = run.tool, ?key);
                 let tracked = registry.runtime.tasks.track();
@@ -260,25 +264,40 @@ impl RoundExecution<'_> {
     }
 }
 
-/// Cancels a task that the store may have created although its reply was lost. The client gets an
-/// error and tries again. Without a request state, its next request creates another task.
+/// A task that the store may have created although its reply was lost, or nobody waits for it any
+/// more. Dropping it cancels the task, unless there is no registry: the client gets no task id, and
+/// its next request creates another task if it has no request state.
+struct Unconfirmed {
+    registry: Option<Arc<Registry>>,
+    key: TaskKey,
+    asked_at: Instant,
+}
+
+impl Drop for Unconfirmed {
+    fn drop(&mut self) {
+        let runtime = Handle::try_current();
+        if let (Some(registry), Ok(runtime)) = (self.registry.take(), runtime) {
+            runtime.spawn(cancel(registry, self.key, self.asked_at));
+        }
+    }
+}
+
+/// Cancels a task that may have been created.
 ///
 /// No replica can run the task before its lease expires. If it is marked as cancelled by then, the
 /// next claim ends it.
-fn cancel_unconfirmed(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
+async fn cancel(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
     let tracked = registry.runtime.tasks.track();
-    tokio::spawn(async move {
-        if let Some(service) = registry.tasks.as_deref() {
-            // Several times, as the creation may still be on its way, and the store may be
-            // unavailable; but not often, since that would burden a store that is slow.
-            for part in [0.0, 0.4, 0.8] {
-                let time = asked_at + service.lease.mul_f64(part);
-                either(registry.runtime.hand_over.closing(), sleep_until(time)).await;
-                drop(within_request(service.store.cancel(key)).await);
-            }
+    if let Some(service) = registry.tasks.as_deref() {
+        // Several times, as the creation may still be on its way, and the store may be unavailable;
+        // but not often, since that would burden a store that is slow.
+        for part in [0.0, 0.4, 0.8] {
+            let time = asked_at + service.lease.mul_f64(part);
+            either(registry.runtime.hand_over.closing(), sleep_until(time)).await;
+            drop(within_request(service.store.cancel(key)).await);
         }
-        drop(tracked);
-    });
+    }
+    drop(tracked);
 }
 
 /// A task in the store.

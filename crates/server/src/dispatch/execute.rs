@@ -207,7 +207,7 @@ impl<'a> RoundExecution<'a> {
     pub(super) async fn claim(&self) -> Result<Option<Outcome>, ErrorObject> {
         if let Some(claim) = &self.claim
             && let Claim::Answered(response) =
-                claim.claim(&self.round.parts.notifier.outbox).await?
+                claim.claim(&self.round.parts.notifier.outbox()).await?
         {
             return Ok(Some(response));
         }
@@ -272,8 +272,7 @@ impl<'a> RoundExecution<'a> {
                 let Suspended { journal, open, lacks_scope, is_repeatable, .. } = suspended;
                 // The client keeps its state, and repeats the request with another token. What the
                 // client does not have yet must be sent to it first.
-                let is_unsent =
-                    !self.round.parts.notifier.outbox.has_sent() && self.claim.is_none();
+                let is_unsent = !self.round.parts.notifier.has_sent() && self.claim.is_none();
                 if lacks_scope && is_repeatable && is_unsent {
                     return Err(scopes_error(self.target.options, journal.scopes()));
                 }

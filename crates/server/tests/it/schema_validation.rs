@@ -49,6 +49,52 @@ async fn arguments_must_match_the_schema_beyond_the_type() {
     assert_eq!(ran.get(), 1, "the handler must see valid arguments only");
 }
 
+/// Bounds that an author states are no others because an integer type has the same ones.
+#[tokio::test]
+async fn bounds_and_enums_of_the_author_apply() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Amount {
+        #[schemars(range(min = 0, max = 255))]
+        n: i32,
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Letter {
+        #[schemars(extend("enum" = ["a", "b"]))]
+        s: String,
+    }
+    let echo = |text: String| std::future::ready(Ok::<_, mrtr_server::Error>(text));
+    let numbers =
+        fleet(move || Tool::new("t", "", move |Amount { n }: Amount| echo(n.to_string())));
+    let letters = fleet(move || Tool::new("t", "", move |Letter { s }: Letter| echo(s)));
+    for (fleet, arguments, is_valid) in [
+        (&numbers, json!({ "n": 255 }), true),
+        (&numbers, json!({ "n": -5 }), false),
+        (&numbers, json!({ "n": 300 }), false),
+        (&letters, json!({ "s": "b" }), true),
+        (&letters, json!({ "s": "z" }), false),
+    ] {
+        let result = call_tool(fleet, "t", arguments.clone(), json!({})).await;
+        assert_eq!(result.get("isError").is_none(), is_valid, "{arguments}: {result}");
+    }
+}
+
+/// Serialization writes an infinite number as `null`.
+#[tokio::test]
+async fn infinite_numbers_are_not_sent() {
+    #[derive(serde::Serialize, schemars::JsonSchema)]
+    struct Share {
+        share: f64,
+    }
+    for (share, is_valid) in [(0.5, true), (f64::NAN, false)] {
+        let fleet = fleet(move || {
+            let share = move || std::future::ready(mrtr_server::Json(Share { share }));
+            Tool::new("t", "", share)
+        });
+        let result = call_tool(&fleet, "t", json!({}), json!({})).await;
+        assert_eq!(result.get("error").is_none(), is_valid, "{result}");
+    }
+}
+
 #[tokio::test]
 async fn custom_input_schema_applies_in_addition_to_the_type() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"] } },

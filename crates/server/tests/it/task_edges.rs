@@ -7,12 +7,12 @@ use std::time::Duration;
 use mrtr_server::single_use::MemoryStore;
 use mrtr_server::tasks::TaskPolicy;
 use mrtr_server::{Context, Error, Tool};
-use mrtr_transport::GrantedScopes;
-use serde_json::json;
+use mrtr_transport::{GrantedScopes, IncomingRequest, NotificationSender, RequestHandler as _};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::support::tasks::{TaskFleet, accept, id_of, order, text, with_tasks};
-use crate::support::{Counter, LogLines, Text, with_meta};
+use crate::support::{Counter, LogLines, Text, request, with_meta};
 
 /// Asks one question.
 fn ask(policy: TaskPolicy) -> Tool {
@@ -328,6 +328,39 @@ async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
     fleet.connections[0].loses_replies.store(false, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(held.get(), 0);
+}
+
+/// The client has gone before it could get the id of its task.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_client_went_during_its_creation_does_not_run() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    fleet.connections[0].hangs_in_creations.store(true, Ordering::SeqCst);
+    let called = tokio::time::timeout(Duration::from_secs(1), fleet.call(0, json!({}))).await;
+    assert!(called.is_err(), "{called:?}");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(held.get(), 0);
+}
+
+/// A handler that runs on as a task does not count as a request in flight, of which a transport
+/// allows a number only.
+#[tokio::test(start_paused = true)]
+async fn a_running_task_does_not_count_as_a_request() {
+    let fleet = TaskFleet::start(1, || {
+        Tool::new("t", "", std::future::pending::<&str>).task(TaskPolicy::immediately())
+    });
+    let params = with_tasks(json!({ "name": "t", "arguments": {} }));
+    let permit = Arc::new(());
+    let (sender, receiver) = NotificationSender::with_permit(Arc::clone(&permit));
+    let meta = serde_json::from_value(params["_meta"].clone()).unwrap();
+    let request = request("tools/call", &params);
+    let mut incoming = IncomingRequest::new(request, Some(Arc::new(meta)), sender);
+    incoming.extensions.insert(fleet.caller.clone());
+    let response = Arc::new(fleet.servers[0].clone()).handle(incoming).await;
+    drop(receiver);
+    let created: Value = serde_json::from_str(response.outcome.unwrap().as_str()).unwrap();
+    assert_eq!(Arc::strong_count(&permit), 1);
+    assert_eq!(fleet.get(0, &id_of(&created)).await["status"], "working");
 }
 
 /// A claim whose reply was lost does not count as a failed run.

@@ -25,6 +25,8 @@ pub(crate) struct Connection {
     is_cut: Arc<AtomicBool>,
     /// Drops the replies to creations and claims after the store has carried them out.
     pub(crate) loses_replies: Arc<AtomicBool>,
+    /// Never replies to creations after the store has carried them out.
+    pub(crate) hangs_in_creations: Arc<AtomicBool>,
     /// Never replies to claims.
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
     /// Refuses new tasks.
@@ -41,6 +43,7 @@ impl Connection {
             store: Arc::clone(store),
             is_cut: Arc::default(),
             loses_replies: Arc::default(),
+            hangs_in_creations: Arc::default(),
             hangs_in_claims: Arc::default(),
             is_full: Arc::default(),
             operations: Arc::default(),
@@ -91,6 +94,9 @@ impl TaskStore for Connection {
         self.keep(task.entries.iter().chain([&task.call, &task.view]));
         let created = TaskStore::create(&self.store, task, lease).await?;
         self.check_reply()?;
+        if self.hangs_in_creations.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         Ok(created)
     }
 
