@@ -36,6 +36,11 @@ impl LegacyVersion {
     /// The latest legacy revision.
     pub const LATEST: Self = Self::V2025_11_25;
 
+    /// The names of all legacy revisions.
+    pub(crate) fn names() -> [&'static str; 3] {
+        Self::ALL.map(Self::as_str)
+    }
+
     /// Returns the revision with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.as_str() == name)

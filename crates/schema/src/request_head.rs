@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::json::CowStr;
 use crate::jsonrpc::{ErrorObject, Request};
 use crate::meta::RequestMeta;
-use crate::method;
+use crate::{PROTOCOL_VERSION, method};
 
 /// The parameters that HTTP headers mirror, for all methods.
 #[derive(Debug, Default, Deserialize)]
@@ -42,8 +42,11 @@ impl<'r> RequestHead<'r> {
             None => None,
             Some(meta) => match serde_json::from_str::<Option<RequestMeta>>(meta) {
                 Ok(meta) => meta.map(Arc::new),
-                // Decoding all parameters gives an error with the path of the offending field.
-                Err(_) => return request.decode_params(),
+                Err(_) => match other_version(meta) {
+                    Some(other) => Some(Arc::new(other)),
+                    // Decoding all parameters gives an error with the path of the offending field.
+                    None => return request.decode_params(),
+                },
             },
         };
         Ok(Self::with_meta(meta, request))
@@ -61,6 +64,19 @@ impl<'r> RequestHead<'r> {
         }
         head
     }
+}
+
+/// Returns the `_meta` of a request of another revision, whose types may differ: the version alone.
+/// The handler rejects it.
+fn other_version(meta: &str) -> Option<RequestMeta> {
+    #[derive(Deserialize)]
+    struct Version {
+        #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+        version: String,
+    }
+    let Version { version } = serde_json::from_str(meta).ok()?;
+    let is_other = version != PROTOCOL_VERSION;
+    is_other.then(|| RequestMeta { protocol_version: Some(version), ..RequestMeta::default() })
 }
 
 fn shared<'de, D: Deserializer<'de>>(
@@ -91,5 +107,19 @@ mod tests {
         let request = Request::new(RequestId::Number(1), "x", Some(params));
         let error = RequestHead::from_request(&request).unwrap_err().message;
         assert!(error.contains("/clientCapabilities.elicitation: invalid type"), "{error}");
+    }
+
+    #[test]
+    fn meta_of_another_revision_has_its_version() {
+        let head = |version: &str| {
+            let params = format!(
+                r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}","io.modelcontextprotocol/logLevel":5}}}}"#
+            );
+            let params = Params::from_text(params).unwrap();
+            let request = Request::new(RequestId::Number(1), "x", Some(params));
+            RequestHead::from_request(&request).map(|head| head.meta.unwrap())
+        };
+        assert_eq!(head("2027-06-30").unwrap().protocol_version.as_deref(), Some("2027-06-30"));
+        assert!(head(PROTOCOL_VERSION).is_err());
     }
 }

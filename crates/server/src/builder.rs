@@ -420,6 +420,7 @@ impl ServerBuilder {
                 hand_over: self.hand_over,
                 tasks: TaskTracker::new(),
                 state: self.state,
+                legacy_versions: OnceLock::new(),
             }),
             clock: self.clock,
             allows_anonymous: authentication == Authentication::Anonymous,

@@ -70,6 +70,11 @@ impl RequestHandler for Server {
         }
     }
 
+    fn also_serves(&self, versions: &[&'static str]) {
+        // All transports of a service have the same.
+        let _ = self.registry().runtime.legacy_versions.set(versions.to_vec());
+    }
+
     fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
         let registry = self.registry();
         async move { registry.runtime.hand_over.closed().await }
@@ -118,7 +123,7 @@ impl Registry {
         let version =
             meta.protocol_version.as_deref().ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         if version != PROTOCOL_VERSION {
-            return Err(ErrorObject::unsupported_version(version, &[PROTOCOL_VERSION]));
+            return Err(ErrorObject::unsupported_version(version, &self.supported_versions()));
         }
         if meta.client_capabilities.is_none() {
             return Err(missing(key::CLIENT_CAPABILITIES));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
@@ -16,6 +17,8 @@ pub(crate) struct Runtime {
     pub(crate) tasks: TaskTracker,
     /// The application state.
     pub(crate) state: StateMap,
+    /// The names of legacy revisions that a transport serves, too.
+    pub(crate) legacy_versions: OnceLock<Vec<&'static str>>,
 }
 
 /// The policy that decides if calls are handed over to other replicas.

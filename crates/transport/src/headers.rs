@@ -133,6 +133,10 @@ pub fn check_request(
 ) -> Result<(), ErrorObject> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
+    if version.is_some_and(|version| version != mrtr_schema::PROTOCOL_VERSION) {
+        // It may have other headers, and the handler rejects it.
+        return Ok(());
+    }
     compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
     if let Some(part) = Mirrored::of(request_method) {
         let value = decode(single(headers, &NAME)?)
@@ -334,10 +338,14 @@ mod tests {
     #[test]
     fn check_request_names_missing_repeated_malformed_and_different_headers() {
         let body: RequestHead<'_> = serde_json::from_str(
-            r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"v"}}"#,
+            r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
         )
         .unwrap();
-        let good = [("mcp-protocol-version", "v"), ("mcp-method", "tools/call"), ("mcp-name", "a")];
+        let good = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "a"),
+        ];
         let message = |pairs: &[(&'static str, &str)]| {
             let error = check_request(&map(pairs), "tools/call", &body).unwrap_err();
             assert_eq!(error.code, code::HEADER_MISMATCH);

@@ -111,6 +111,12 @@ pub trait RequestHandler: Send + Sync + 'static {
     fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
         std::future::pending()
     }
+
+    /// Is told the names of the legacy revisions that a transport serves by this handler, for
+    /// `server/discover`. Default: ignored.
+    fn also_serves(&self, versions: &[&'static str]) {
+        let _ = versions;
+    }
 }
 
 /// Sends requests: a connection to a server, as a client sees it.

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use self::session::StreamSession;
 use super::gateway::Gateway;
 use super::options::LegacyOptions;
+use crate::LegacyVersion;
 use crate::server::opening::opens_session;
 
 /// How many lines wait for a client that reads slowly.
@@ -52,6 +53,7 @@ where
 {
     let mut shutdown = std::pin::pin!(shutdown);
     let mut lines = LineReader::new(&mut reader, limits.max_message_bytes());
+    handler.also_serves(&LegacyVersion::names());
     let first = loop {
         let line = tokio::select! {
             line = lines.next() => line?,

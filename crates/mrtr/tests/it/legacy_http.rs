@@ -35,6 +35,39 @@ async fn initialize_negotiates_the_version_and_declares_capabilities() {
     }
 }
 
+/// A client of other revisions finds one that both know, whatever else its request has.
+#[tokio::test]
+async fn all_revisions_are_announced() {
+    let client = LegacyClient::new(&endpoint());
+    let all = json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]);
+    let discover = async |version: &str, meta: Value| {
+        let head = Request::post("/mcp")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", version);
+        let head = match version {
+            "2026-07-28" => head.header("mcp-method", "server/discover"),
+            _ => head.header("mcp-operation", "discover"),
+        };
+        let params = json!({ "_meta": meta });
+        client.send(head, request_with("server/discover", params)).await
+    };
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let found = discover("2026-07-28", meta).await.json().await;
+    assert_eq!(found["result"]["supportedVersions"], all);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2027-06-30",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": true },
+    });
+    let refused = discover("2027-06-30", meta).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let error = refused.json().await["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["supported"]), (&json!(-32022), &all));
+}
+
 #[tokio::test]
 async fn limit_of_the_depth_holds_for_legacy_clients() {
     let endpoint = endpoint().limits(RequestLimits::default().with_max_depth(5));

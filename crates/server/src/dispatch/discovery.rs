@@ -27,8 +27,14 @@ fn discover<'r>(
 }
 
 impl Registry {
+    /// Returns the names of all revisions that clients are served in, the latest first.
+    pub(super) fn supported_versions(&self) -> Vec<&'static str> {
+        let legacy = self.runtime.legacy_versions.get().into_iter().flatten();
+        [PROTOCOL_VERSION].into_iter().chain(legacy.copied()).collect()
+    }
+
     fn discover(&self) -> Outcome {
-        let versions = vec![PROTOCOL_VERSION.to_owned()];
+        let versions = self.supported_versions().into_iter().map(str::to_owned).collect();
         let mut result = DiscoverResult::new(versions, self.capabilities());
         result.instructions.clone_from(&self.instructions);
         result.ttl_ms = self.list_cache.ttl_ms;

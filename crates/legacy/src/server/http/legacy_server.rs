@@ -70,6 +70,7 @@ impl<H: RequestHandler> LegacyServer<H> {
     /// If the operating system has no random numbers, or if there is a bus and no Tokio runtime, or
     /// another server uses the bus.
     pub fn new(handler: H, sealer: Arc<dyn Seal>, options: LegacyOptions) -> std::io::Result<Self> {
+        handler.also_serves(&LegacyVersion::names());
         let gateway = Gateway::new(handler, sealer, options).map_err(std::io::Error::other)?;
         let gateway = Arc::new(gateway);
         gateway.listen_to_bus()?;
