@@ -75,16 +75,14 @@ enum Status {
     Explained,
     #[serde(rename = "not ours")]
     NotOurs,
-    Later,
     Open,
 }
 
 impl Status {
-    const ALL: [(Self, &str); 5] = [
+    const ALL: [(Self, &str); 4] = [
         (Self::Tested, "tested"),
         (Self::Explained, "explained"),
         (Self::NotOurs, "not ours"),
-        (Self::Later, "later"),
         (Self::Open, "open"),
     ];
 }

@@ -24,7 +24,6 @@ An entry without complete evidence has a `status` and a `reason`:
 
 - **explained**: met without a test, met in part, or deliberately not met.
 - **not ours**: a duty of the application, the host's user interface or the operator.
-- **later**: part of a feature that mrtr does not have yet (older revisions).
 - **open**: not met.
 
 Requirements about JSON Schema are met with the feature `validate`, which is on by default in `mrtr`.

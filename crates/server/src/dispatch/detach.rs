@@ -264,8 +264,8 @@ impl RoundExecution<'_> {
     }
 }
 
-/// A task that the store may have created although its reply was lost, or no client waits for it any
-/// more. Dropping it cancels the task, unless there is no registry: the client gets no task id, and
+/// A task that the store may have created although its reply was lost, or its client has gone.
+/// Dropping it cancels the task, unless there is no registry: the client gets no task id, and
 /// its next request creates another task if it has no request state.
 struct Unconfirmed {
     registry: Option<Arc<Registry>>,
