@@ -10,6 +10,7 @@ use mrtr::Client;
 use mrtr::client::{CallEvent, CallOutcome, PendingCall};
 use mrtr::http::HttpConnection;
 use mrtr::schema::PROTOCOL_VERSION;
+use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tasks::Task;
 use mrtr::schema::tool::CallToolResult;
@@ -124,10 +125,9 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpConnection>> {
 /// Shows the status of a task, if it is another one than before.
 fn show_status(task: &Task, last: &Mutex<String>) {
     let message = task.status_message.as_deref().map(sanitize_line);
-    let status = match (task.status, message) {
-        (status, None) => format!("task {}", status.as_str()),
-        (status, Some(message)) => format!("task {}: {message}", status.as_str()),
-    };
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    let id = sanitize_line(&task.task_id);
+    let status = format!("task {}{message} [{id}]", task.status.as_str());
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
     if *last != status {
         output::note(&dim(&status));
@@ -235,10 +235,13 @@ fn suspend(call: &PendingCall, file: PauseFile, json: bool) -> Result<ExitCode> 
     } else {
         for (key, request) in &call.input_requests().0 {
             let message = match request {
-                InputRequest::Elicit(params) => params.message(),
-                other => other.method(),
+                InputRequest::Elicit(ElicitParams::Url(url)) => {
+                    format!("{} {}", url.message, url.url)
+                }
+                InputRequest::Elicit(params) => params.message().to_owned(),
+                other => other.method().to_owned(),
             };
-            output::line(&format!("{}: {}", sanitize_line(key), sanitize_line(message)));
+            output::line(&format!("{}: {}", sanitize_line(key), sanitize_line(&message)));
         }
         let what = if call.input_requests().0.is_empty() { "running" } else { "suspended" };
         output::note(&format!("The {what} call is in {}.", path.display()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mrtr::auth::client::OAuthClient;
 use mrtr::http::{HttpClient, HttpClientBuilder, HttpConnection};
 use mrtr::schema::capabilities::Implementation;
+use mrtr::schema::uri;
 use mrtr::{Client, ClientBuilder};
 
 use crate::failure::{Failure, Result};
@@ -19,6 +20,9 @@ impl Server {
 
     /// Returns a client builder for the server, with the bearer token in an environment variable.
     pub(crate) fn connect_with_token(&self, name: &str) -> Result<ClientBuilder<HttpConnection>> {
+        if sends_plain_text_elsewhere(&self.url) {
+            return Err(Failure::usage("a token is only sent over https, or to this machine"));
+        }
         let token = std::env::var(name)
             .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;
         self.build(HttpClient::builder(&self.url).bearer(&token).map_err(Failure::usage)?)
@@ -30,5 +34,37 @@ impl Server {
         let info = Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
         let connection = HttpConnection::new(http);
         Ok(Client::builder(connection).info(info))
+    }
+}
+
+/// Returns true if requests to the URL leave this machine without encryption.
+fn sends_plain_text_elsewhere(url: &str) -> bool {
+    let is_plain = url.split(':').next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
+    let host = uri::host(url);
+    let is_local = ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| {
+        host.strip_prefix(local).is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    });
+    is_plain && !is_local
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_stays_on_this_machine() {
+        for url in
+            ["https://a.example/mcp", "http://localhost:1/mcp", "http://[::1]/", "HTTP://127.0.0.1"]
+        {
+            assert!(!sends_plain_text_elsewhere(url), "{url}");
+        }
+        for url in [
+            "http://a.example/mcp",
+            "HTTP://10.0.0.1:1",
+            "http://localhost.example/",
+            "http://localhost@a.example",
+        ] {
+            assert!(sends_plain_text_elsewhere(url), "{url}");
+        }
     }
 }

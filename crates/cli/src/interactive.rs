@@ -27,6 +27,10 @@ pub(crate) fn answer<T: Transport>(
         async move {
             let request = InputRequest::Elicit(params.clone());
             if let Some(answer) = answers.to(&context.key, &request) {
+                if let ElicitParams::Url(url) = &params {
+                    let key = sanitize_line(&context.key);
+                    output::note(&format!("{key}: {}", sanitize_line(&url.url)));
+                }
                 return Ok(serde_json::from_value::<ElicitResult>(answer)?);
             }
             if !terminal::is_available() {

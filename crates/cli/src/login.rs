@@ -41,7 +41,11 @@ pub(crate) async fn login(login: &Login, json: bool) -> Result<ExitCode> {
         }
     }
     let session = oauth.session(&server.url).await.map_err(Failure::login)?;
-    if session.needs_login(now()) || !has_scopes(&session) {
+    // Other commands do not know the secret of a client, which a renewal may need.
+    let is_of_other_client = login.client_id.as_deref().is_some_and(|id| {
+        session.client_id() != Some(id) || session.expires_at().is_some_and(|at| at <= now())
+    });
+    if session.needs_login(now()) || !has_scopes(&session) || is_of_other_client {
         oauth.log_in(&server.url).await.map_err(Failure::login)?;
     }
     print(&server.url, &oauth.session(&server.url).await.map_err(Failure::login)?, json);

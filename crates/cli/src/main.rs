@@ -37,10 +37,9 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         tokio::select! {
+            biased;
             done = execute(&options) => done,
-            code = signals::received(), if !options.command.handles_signals() => {
-                Ok(ExitCode::from(code))
-            }
+            code = signals::received(&options.command) => Ok(ExitCode::from(code)),
         }
     });
     // A prompt may still block a thread at the terminal although its call has ended.

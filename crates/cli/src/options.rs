@@ -69,13 +69,6 @@ pub(crate) enum Command {
     },
 }
 
-impl Command {
-    /// Returns true if the command ends by itself when it gets a signal.
-    pub(crate) fn handles_signals(&self) -> bool {
-        matches!(self, Self::Gateway(_))
-    }
-}
-
 /// The server's URL, and the options of its client.
 #[derive(Args)]
 pub(crate) struct Server {

@@ -1,38 +1,47 @@
 //! Signals that end the program.
 
+use std::future::pending;
+
+use crate::options::Command;
 use crate::output;
 
-/// Waits for a signal that ends the program, and returns the exit code by the convention of shells.
+/// Waits for a signal, after which the command can be dropped, and returns the exit code by the
+/// convention of shells. The menus of a command hide the cursor, which is shown again, and a call
+/// that was to be paused has a file, which is removed.
 ///
-/// From then on the caller can drop what it does, so that files are removed that were not finished.
-pub(crate) async fn received() -> u8 {
-    let number = signal().await;
+/// Other commands are ended by the signal itself, or handle it.
+pub(crate) async fn received(command: &Command) -> u8 {
+    let number = match command {
+        Command::Call(_) => signal(true).await,
+        // It blocks while it builds. Then Ctrl-C ends cargo, too, but no other signal does.
+        Command::Dev(_) => signal(false).await,
+        _ => pending().await,
+    };
     output::show_cursor();
     128 + number
 }
 
 /// Waits for a signal, and returns its number.
 #[cfg(unix)]
-async fn signal() -> u8 {
+async fn signal(with_terminate: bool) -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        // Without handlers, signals end the program at once.
-        return std::future::pending().await;
+    let received = async |kind| match signal(kind) {
+        Ok(mut signal) => drop(signal.recv().await),
+        // Without a handler, the signal ends the program at once.
+        Err(_) => pending().await,
     };
     tokio::select! {
-        _ = interrupt.recv() => 2,
-        _ = terminate.recv() => 15,
+        () = received(SignalKind::interrupt()) => 2,
+        () = received(SignalKind::terminate()), if with_terminate => 15,
     }
 }
 
 /// Waits for Ctrl-C, and returns the number that it has on Unix.
 #[cfg(not(unix))]
-async fn signal() -> u8 {
+async fn signal(_: bool) -> u8 {
     if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     }
     2
 }

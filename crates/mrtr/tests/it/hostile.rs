@@ -336,6 +336,23 @@ async fn subscription_is_retried_after_503() {
     assert!(matches!(first, Some(Ok(SubscriptionEvent::Acknowledged(_)))), "{first:?}");
 }
 
+/// The server may keep the stream open, or close it without a response.
+#[tokio::test]
+async fn subscription_that_the_server_cancels_ends() {
+    let reply = move |id: &Value| {
+        let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": { "requestId": id, "reason": "no more changes" } });
+        Reply::Raw(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {cancelled}\n\n"
+        ))
+    };
+    let hostile = Hostile::serve(reply).await;
+    let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    let event = events.next().await;
+    assert!(event.is_none(), "{event:?}");
+}
+
 /// `Retry-After` is reported for responses of gateways and for messages of the protocol.
 #[tokio::test]
 async fn retry_after_is_reported_for_429_and_503() {

@@ -20,7 +20,11 @@ impl RawPeer {
     }
 
     pub(crate) async fn write(&mut self, message: Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.write_line(&message.to_string()).await;
+    }
+
+    pub(crate) async fn write_line(&mut self, line: &str) {
+        self.writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     pub(crate) async fn call(&mut self, id: impl Into<Value>, method: &str, more: Value) {

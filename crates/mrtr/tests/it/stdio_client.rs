@@ -65,6 +65,20 @@ async fn invalid_server_messages_are_ignored_and_never_answered() {
     assert_eq!(peer.reader.read_line(&mut String::new()).await.unwrap(), 0);
 }
 
+/// The call cannot get another response.
+#[tokio::test]
+async fn malformed_response_ends_its_call() {
+    let (connection, mut peer) = connect();
+    let client = Client::builder(connection).build();
+    let call = tokio::spawn(async move { client.call_tool("t", json!({})).await });
+    let id = peer.read().await["id"].clone();
+    peer.write_line("an unrelated line").await;
+    peer.write_line(&format!(r#"{{"id":{id},"method":"x","method":"x"}}"#)).await;
+    peer.write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"a":1,"a":1}}}}"#)).await;
+    let error = call.await.unwrap().unwrap_err();
+    assert!(error.as_transport_error().unwrap().is_protocol(), "{error}");
+}
+
 /// A server that rejects a request above its limit may not know the id.
 #[tokio::test]
 async fn error_without_an_id_ends_the_only_call_in_flight() {

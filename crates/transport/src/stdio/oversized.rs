@@ -8,11 +8,9 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 /// The id and the kind of a message, as far as its first bytes show them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct MessagePrefix {
-    /// `None` if the id comes later, or is invalid.
-    /// The id, if it is before the cut.
+    /// The id, if it is before the cut and valid.
     pub id: Option<RequestId>,
-    /// The message is a request or a notification, as far as the prefix shows.
-    /// True if there is a method before the cut.
+    /// True if there is a method before the cut: the message is a request or a notification.
     pub has_method: bool,
 }
 

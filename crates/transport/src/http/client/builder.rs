@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,7 +139,8 @@ impl HttpClientBuilder {
         self
     }
 
-    /// Builds the client. No connection is made.
+    /// Builds the client. No connection is made. Credentials for an `http` URL of another machine
+    /// are sent without encryption, and the log says so.
     ///
     /// # Errors
     ///
@@ -155,6 +157,12 @@ impl HttpClientBuilder {
                 let message = format!("unsupported URL scheme {other:?}: must be http or https");
                 return Err(invalid(message));
             }
+        }
+        let has_credentials =
+            self.credentials.is_some() || self.headers.contains_key(header::AUTHORIZATION);
+        if url.scheme() == "http" && has_credentials && !is_loopback(&url) {
+            let server = ServerName::new(&url);
+            tracing::warn!(target: "mrtr::client", %server, "credentials are sent without encryption");
         }
         let http = self
             .http
@@ -175,6 +183,13 @@ impl HttpClientBuilder {
             timeout: self.timeout,
         })
     }
+}
+
+/// Returns true if the host is this machine.
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn invalid(message: impl Into<String>) -> TransportError {

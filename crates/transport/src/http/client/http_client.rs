@@ -58,7 +58,7 @@ pub struct HttpClient {
     pub(super) timeout: Duration,
 }
 
-/// A keyed digest of the `Authorization` that was sent last; 0 before the first.
+/// A keyed digest of the credentials that were sent last; 0 before the first.
 #[derive(Default)]
 pub(super) struct Authorization {
     digest: AtomicU64,
@@ -66,8 +66,18 @@ pub(super) struct Authorization {
 }
 
 impl Authorization {
-    fn note(&self, sent: Option<&HeaderValue>) {
-        let digest = sent.map_or(0, |value| self.key.hash_one(value.as_bytes()));
+    /// Notes the `Authorization` that was sent, and the headers that credentials have added.
+    fn note(&self, sent: Option<&HeaderValue>, added: &HeaderMap) {
+        // A DPoP proof is another one for each request, and proves the same.
+        let mut added: Vec<_> = added
+            .iter()
+            .filter(|(name, _)| *name != header::AUTHORIZATION && *name != "dpop")
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        added.sort_unstable();
+        let is_none = sent.is_none() && added.is_empty();
+        let sent = sent.map(HeaderValue::as_bytes);
+        let digest = if is_none { 0 } else { self.key.hash_one((sent, added)) };
         self.digest.store(digest, Ordering::Relaxed);
     }
 }
@@ -198,7 +208,7 @@ impl HttpClient {
             for (name, value) in &added {
                 sent.insert(name, value.clone());
             }
-            self.authorization.note(sent.get(header::AUTHORIZATION));
+            self.authorization.note(sent.get(header::AUTHORIZATION), &added);
             let (response, info) =
                 self.request_once(method, sent.clone(), body.clone(), long_lived).await?;
             if number == MAX_ATTEMPTS {
@@ -236,5 +246,35 @@ fn response_info(response: &reqwest::Response) -> HttpResponseInfo {
         status: Some(response.status().as_u16()),
         retry_after: retry_after.map(Duration::from_secs),
         www_authenticate: AttemptResponse::new(response.status(), headers).www_authenticate(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn epoch_depends_on_all_credentials() {
+        let authorization = Authorization::default();
+        let epoch = |sent: Option<&'static str>, added: &[(&'static str, &'static str)]| {
+            let sent = sent.map(HeaderValue::from_static);
+            let added: HeaderMap = added
+                .iter()
+                .map(|(name, value)| {
+                    (HeaderName::from_static(name), HeaderValue::from_static(value))
+                })
+                .collect();
+            authorization.note(sent.as_ref(), &added);
+            authorization.digest.load(Ordering::Relaxed)
+        };
+        assert_eq!(epoch(None, &[]), 0);
+        let first = epoch(None, &[("x-api-key", "a")]);
+        assert!(first != 0 && first != epoch(None, &[("x-api-key", "b")]));
+        assert_eq!(first, epoch(None, &[("x-api-key", "a")]));
+        let token = epoch(Some("Bearer t"), &[("authorization", "Bearer t"), ("dpop", "1")]);
+        assert_eq!(token, epoch(Some("Bearer t"), &[("dpop", "2"), ("authorization", "Bearer t")]));
+        assert_ne!(token, epoch(Some("Bearer u"), &[("dpop", "1")]));
     }
 }

@@ -2,6 +2,7 @@
 
 use ::http::{StatusCode, header};
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::peer_text::quote;
 
 use super::server_name::ServerName;
@@ -115,6 +116,13 @@ impl ResponseReader<'_> {
         self.server.violation(violation)
     }
 
+    /// Returns true if the server cancels the request, as it may do with subscriptions.
+    fn is_cancelled_by(&self, notification: &Notification) -> bool {
+        let cancelled = || notification.decode_params::<Cancelled>().ok();
+        notification.method == name::CANCELLED
+            && cancelled().is_some_and(|cancelled| cancelled.request_id == *self.request_id)
+    }
+
     /// Returns the response in `message`. Passes on a notification and returns `None`.
     fn process(&self, message: &[u8]) -> Result<Option<Response>, TransportError> {
         match Message::parse(message) {
@@ -128,6 +136,10 @@ impl ResponseReader<'_> {
                 }
             }
             Ok(Message::Notification(notification)) => {
+                if self.long_lived && self.is_cancelled_by(&notification) {
+                    let message = format!("{} ended the subscription", self.server);
+                    return Err(TransportError::subscription_ended(message));
+                }
                 (self.on_notification)(notification);
                 Ok(None)
             }

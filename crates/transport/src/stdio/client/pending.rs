@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, Progress, name};
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
 use tokio::sync::oneshot;
@@ -112,6 +112,17 @@ impl Pending {
     /// or too many are unread.
     fn pass_on(&self, message: Message) -> bool {
         self.unsolicited.as_ref().is_some_and(|sender| sender.try_send(message).is_ok())
+    }
+
+    /// Fails the request to which a malformed message responds.
+    pub(super) fn reject_malformed(&mut self, line: &[u8], error: ErrorObject) {
+        tracing::warn!(target: "mrtr::stdio", %error, "malformed message ignored");
+        let MessagePrefix { id, has_method } = MessagePrefix::parse(line);
+        let id = id.filter(|_| !has_method);
+        if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
+            let violation = TransportError::protocol("the server sent a malformed message");
+            waiter.finish(Err(violation.with_source(error)));
+        }
     }
 
     /// Fails the request to which an oversized message responds.

@@ -288,9 +288,7 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
                         lock(&pending).deliver(message);
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(target: "mrtr::stdio", %error, "malformed message ignored");
-                }
+                Err(error) => lock(&pending).reject_malformed(&line, error),
             },
             Ok(Some(Line::TooLong(prefix))) => {
                 lock(&pending).reject_oversized(prefix, lines.max_length());
