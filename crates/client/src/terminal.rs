@@ -1,7 +1,7 @@
 //! Answers to elicitations at the terminal: forms, and URLs to visit. (Feature `terminal`.)
 //!
-//! The server's name is always shown, and declining and cancelling are always offered. Text from a
-//! server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
+//! The server's name is always shown, and declining and cancelling are always offered. The answers
+//! to a form with several fields can be changed before they are sent. Text from a server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
 //! the order of letters. A URL is shown in full, with its host. It is not opened: the user opens
 //! it.
 //!
@@ -153,6 +153,8 @@ enum FieldAnswer {
     Value(Value),
     /// The user left the field out.
     Omitted,
+    /// The user left out a field that is required.
+    Missing,
     /// The user cancelled the form.
     Dismissed,
 }
@@ -171,13 +173,29 @@ impl Prompter {
         if let Some(result) = confirm("Answer", 0)? {
             return Ok(result);
         }
-        let mut content = Map::new();
-        for field in &form.requested_schema.fields {
+        let fields = &form.requested_schema.fields;
+        let mut answers = Vec::new();
+        for field in fields {
             match self.ask_valid_field(field)? {
-                Ok(answered) => content.extend(answered),
+                Ok(answer) => answers.push((field, answer)),
                 Err(result) => return Ok(result),
             }
         }
+        // The user has just seen the answer to a single field.
+        while fields.len() > 1 {
+            match review(&answers)? {
+                Reviewed::Send => break,
+                Reviewed::Leave(result) => return Ok(result),
+                Reviewed::Change(number) => {
+                    let Some((field, answer)) = answers.get_mut(number) else { continue };
+                    match self.ask_valid_field(field)? {
+                        Ok(changed) => *answer = changed,
+                        Err(result) => return Ok(result),
+                    }
+                }
+            }
+        }
+        let content: Map<_, _> = answers.into_iter().flat_map(|(_, answer)| answer).collect();
         Ok(ElicitResult::accept(content).unwrap_or_else(|_| ElicitResult::cancel()))
     }
 
@@ -195,10 +213,16 @@ impl Prompter {
                 FieldAnswer::Value(value) => value,
                 FieldAnswer::Omitted => return Ok(Ok(Map::new())),
                 FieldAnswer::Dismissed => return Ok(Err(ElicitResult::cancel())),
+                FieldAnswer::Missing => Value::Null,
             };
-            match schema.validate(schema.coerce(Map::from_iter([(field.name.clone(), value)]))) {
-                Ok(content) => return Ok(Ok(content)),
-                Err(problems) => note(&format!("  {}", sanitize_line(&problems.to_string()))),
+            if value.is_null() {
+                note("  This field needs an answer.");
+            } else {
+                let content = schema.coerce(Map::from_iter([(field.name.clone(), value)]));
+                match schema.validate(content) {
+                    Ok(content) => return Ok(Ok(content)),
+                    Err(problems) => note(&format!("  {}", sanitize_line(&problems.to_string()))),
+                }
             }
             // Some forms have no valid answer, so each failure offers to leave.
             if let Some(result) = confirm("Again", 0)? {
@@ -207,6 +231,40 @@ impl Prompter {
         }
     }
 }
+
+/// What the user does with a form that is filled in.
+enum Reviewed {
+    Send,
+    /// Changes the answer to the field with this number.
+    Change(usize),
+    Leave(ElicitResult),
+}
+
+/// Shows the answers of a form, which the user can change before they are sent (specification:
+/// elicitation, "Security Considerations").
+fn review(answers: &[(&Field, Map<String, Value>)]) -> TerminalResult<Reviewed> {
+    let changes = answers.iter().map(|(field, answer)| {
+        let value = match answer.values().next() {
+            Some(Value::String(text)) => short(text),
+            Some(other) => short(&other.to_string()),
+            None => NO_ANSWER.to_owned(),
+        };
+        format!("Change {}: {value}", field_name(field))
+    });
+    let items = std::iter::once("Send".to_owned()).chain(changes);
+    let items = items.chain(["Decline", "Dismiss"].map(str::to_owned));
+    let menu = Select::new().with_prompt("Your answers").items(items).default(0);
+    let chosen = menu.max_length(MAX_SHOWN).interact_opt()?;
+    Ok(match chosen {
+        Some(0) => Reviewed::Send,
+        Some(number) if number <= answers.len() => Reviewed::Change(number - 1),
+        Some(number) if number == answers.len() + 1 => Reviewed::Leave(ElicitResult::decline()),
+        _ => Reviewed::Leave(ElicitResult::cancel()),
+    })
+}
+
+/// How many lines of a menu are shown at a time.
+const MAX_SHOWN: usize = 20;
 
 /// Offers to proceed, to decline or to cancel. Returns the result to leave with, or `None` to
 /// proceed.
@@ -265,19 +323,25 @@ fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
     }
 }
 
+/// Returns the title of a field, its description, or its name.
+fn field_name(field: &Field) -> String {
+    short(field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name))
+}
+
 /// Returns the title of a field with its description, or its name.
 fn field_prompt(field: &Field) -> String {
-    let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name);
-    let name = short(name);
+    let name = field_name(field);
     match (&field.title, &field.description) {
         (Some(_), Some(description)) => format!("{name} ({})", short(description)),
         _ => name,
     }
 }
 
+const NO_ANSWER: &str = "(no answer)";
+
 /// The choice that leaves out an optional field.
 fn no_answer(required: bool) -> Option<&'static str> {
-    (!required).then_some("(no answer)")
+    (!required).then_some(NO_ANSWER)
 }
 
 fn ask_boolean(
@@ -338,14 +402,18 @@ fn ask_text(
 ) -> TerminalResult<FieldAnswer> {
     // The default comes from the server. If it is not safe to show, it is not offered.
     let default = default.filter(|default| sanitize_line(default) == *default);
-    let input = Input::<String>::new().with_prompt(prompt).allow_empty(!required);
+    // Without an answer, the user can also leave the form.
+    let input = Input::<String>::new().with_prompt(prompt).allow_empty(true);
     let input = match default {
         Some(default) => input.default(default),
         None => input,
     };
     let text = input.interact_text()?;
-    let is_omitted = text.is_empty() || (!required && text.trim().is_empty());
-    Ok(if is_omitted { FieldAnswer::Omitted } else { FieldAnswer::Value(text.into()) })
+    Ok(match required {
+        true if text.is_empty() => FieldAnswer::Missing,
+        false if text.trim().is_empty() => FieldAnswer::Omitted,
+        _ => FieldAnswer::Value(text.into()),
+    })
 }
 
 fn label(option: &ChoiceOption) -> String {

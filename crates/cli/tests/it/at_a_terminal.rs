@@ -79,6 +79,35 @@ fn user_fills_in_forms_and_consents() {
 }
 
 #[test]
+fn user_changes_answers_before_they_are_sent() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Address {
+        name: String,
+        city: String,
+    }
+    let ask = async |cx: Context| {
+        let Address { name, city } = cx.elicit("address", "Where to?").await?;
+        Ok::<_, Error>(format!("{name} in {city}"))
+    };
+    let url = serve_tool(move || Tool::new("ship", "Ships", ask));
+    let mut terminal = Terminal::run(&["call", &url, "ship"]);
+    terminal
+        .at("Dismiss", "\r")
+        .at("name", "Adda\r")
+        // A field that is required can be left, too.
+        .at("city", "\r")
+        .at("Dismiss", "\r")
+        .at("city", "Bern\r")
+        .at("Change city: Bern", &format!("{DOWN}\r"))
+        .at("name", "Ada\r")
+        .at("Change name: Ada", "")
+        .at("Dismiss", "\r");
+    let (rest, code) = terminal.end();
+    assert!(rest.contains("Ada in Bern"), "{rest}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
 fn user_declines() {
     let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
     terminal.at("Dismiss", &format!("{DOWN}\r"));
