@@ -1,9 +1,9 @@
 //! Answers to elicitations at the terminal: forms, and URLs to visit. (Feature `terminal`.)
 //!
 //! The server's name is always shown, and declining and cancelling are always offered. The answers
-//! to a form with several fields can be changed before they are sent. Text from a server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
-//! the order of letters. A URL is shown in full, with its host. It is not opened: the user opens
-//! it.
+//! to a form with several fields can be changed before they are sent. Text from a server is
+//! [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse the order
+//! of letters. A URL is shown in full, with its host. It is not opened: the user opens it.
 //!
 //! ```no_run
 //! # fn example<T: mrtr_client::Transport>(transport: T) -> mrtr_client::Client<T> {
