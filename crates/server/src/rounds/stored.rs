@@ -219,6 +219,11 @@ impl Round {
         Poll::Ready(Unsaved { change, position, entries, is_journal_changed, message })
     }
 
+    /// Takes the last reported progress, if it was not taken yet.
+    pub(crate) fn take_message(&self) -> Option<String> {
+        self.lock().commits.as_mut()?.message.take()
+    }
+
     /// Reports that a change was committed.
     pub(crate) fn committed(&self, change: u64) {
         let mut state = self.lock();

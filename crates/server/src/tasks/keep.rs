@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 use super::holding::Stop;
 use super::run::Run;
@@ -42,8 +42,8 @@ impl Run {
         let third = service.lease / 3;
         let mut renew = Box::pin(sleep(third));
         loop {
-            let takes_message =
-                last_message.is_none_or(|last: Instant| last.elapsed() >= MESSAGE_INTERVAL);
+            let next_message = last_message.map(|last: Instant| last + MESSAGE_INTERVAL);
+            let mut next_message = next_message.map(|time| Box::pin(sleep_until(time)));
             let mut hinted = pin!(hint.notified());
             let next = poll_fn(|cx| {
                 // Polled first: commits may come back to back.
@@ -51,6 +51,8 @@ impl Run {
                 if stop.is_none() && closed.as_mut().poll(cx).is_ready() {
                     stop = Some((Stop::Released, Box::pin(sleep(STOP_TIMEOUT))));
                 }
+                next_message.take_if(|time| time.as_mut().poll(cx).is_ready());
+                let takes_message = next_message.is_none();
                 if let Poll::Ready(unsaved) = self.round.poll_unsaved(cx.waker(), takes_message) {
                     return Poll::Ready(Next::Write(Some(unsaved), renews));
                 }

@@ -234,6 +234,11 @@ impl Run {
 
     /// Writes how the run ended.
     async fn settle(mut self, driven: Driven) {
+        // The handler may have reported progress since the last write.
+        let committed = self.holding.take_message();
+        if let Some(message) = self.round.take_message().or(committed) {
+            self.view.message = Some(message);
+        }
         let ending = match driven {
             Driven::Stopped(Stop::Lost) => return,
             Driven::Stopped(Stop::Cancelled) => {
@@ -245,9 +250,6 @@ impl Run {
             }
             Driven::Ended(ending) => ending,
         };
-        if let Some(message) = self.holding.take_message() {
-            self.view.message = Some(message);
-        }
         let registry = Arc::clone(&self.registry);
         let Some(tool) = registry.tool(&self.tool) else { return };
         match ending {

@@ -260,6 +260,28 @@ async fn progress_is_the_status_message_and_a_task_expires() {
     assert_eq!(fleet.get(0, &id).await, unknown_task());
 }
 
+/// Progress is written at most once per second, but the last report is not lost.
+#[tokio::test(start_paused = true)]
+async fn last_progress_is_the_status_message_also_of_a_task_that_has_ended() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context| {
+            for n in 1..=2_u32 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                cx.progress(f64::from(n), Some(3.0), None);
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            cx.progress(3.0, Some(3.0), None);
+            "done"
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(fleet.get(0, &id).await["statusMessage"], "2 of 3");
+    let task = fleet.wait_for(0, &id, "completed").await;
+    assert_eq!(task["statusMessage"], "3 of 3");
+}
+
 #[tokio::test(start_paused = true)]
 async fn subscriptions_send_the_task_when_it_changes() {
     let (held, placed) = (Counter::default(), Counter::default());
