@@ -8,6 +8,7 @@ use mrtr_schema::{Object, json};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::extract::Extract;
@@ -155,10 +156,38 @@ impl<C: HandlerContext, V, E: Extract<C, V>> LastParameter<C, ViaExtractor<V>> f
 
 /// Reads arguments. Line and column are dropped from errors: the client's JSON was re-serialized.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    json::from_str(arguments).map_err(|error| match error.path() {
+    let read = json::from_str(arguments);
+    let read = read.or_else(|error| with_integers(arguments).ok_or(error));
+    read.map_err(|error| match error.path() {
         "" => error.reason(),
         path => format!("{path}: {}", error.reason()),
     })
+}
+
+/// Reads arguments whose whole numbers may be written as `2.0`, which is an integer in JSON Schema.
+fn with_integers<A: DeserializeOwned>(arguments: &str) -> Option<A> {
+    /// Returns the number of changes.
+    #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
+    fn rewrite(value: &mut Value) -> usize {
+        match value {
+            Value::Array(all) => all.iter_mut().map(rewrite).sum(),
+            Value::Object(all) => all.values_mut().map(rewrite).sum(),
+            // Up to 2⁵³, every integer has an exact double.
+            Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+                Some(float) if float.fract() == 0.0 && float.abs() <= 2f64.powi(53) => {
+                    *number = (float as i64).into();
+                    1
+                }
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+    let mut value = serde_json::from_str(arguments).ok()?;
+    if rewrite(&mut value) == 0 {
+        return None;
+    }
+    json::from_value(&value).ok()
 }
 
 /// The arguments of a handler that takes none.

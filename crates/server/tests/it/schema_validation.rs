@@ -78,6 +78,29 @@ async fn bounds_and_enums_of_the_author_apply() {
     }
 }
 
+/// In JSON Schema, `2.0` is an integer. Clients in other languages write it.
+#[tokio::test]
+async fn whole_numbers_may_be_written_as_floats() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Numbers {
+        n: u32,
+        all: Vec<i64>,
+        share: f64,
+    }
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |Numbers { n, all, share }: Numbers| {
+            format!("{n} {all:?} {share}")
+        })
+    });
+    let call = async |arguments| call_tool(&fleet, "t", arguments, json!({})).await;
+    let fits = call(json!({ "n": 42.0, "all": [1.0, -2], "share": 2.5 })).await;
+    assert_eq!(fits["content"][0]["text"], "42 [1, -2] 2.5");
+    for n in [json!(4.5), json!(-1.0), json!(1e300)] {
+        let refused = call(json!({ "n": n, "all": [], "share": 1 })).await;
+        assert_eq!(refused["isError"], true, "{refused}");
+    }
+}
+
 /// Serialization writes an infinite number as `null`.
 #[tokio::test]
 async fn infinite_numbers_are_not_sent() {

@@ -197,8 +197,10 @@ impl ChildServer {
         running: &mut Option<(Child, StreamClient)>,
     ) -> Result<(Child, StreamClient), TransportError> {
         let program = self.spec.program.to_string_lossy();
-        if running.take().is_some() {
+        if let Some((child, client)) = running.take() {
             tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
+            // It may have closed a stream only, and still be at work.
+            tokio::spawn(shut_down(child, client, DROP_TIMEOUT));
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
             let why = format!("{program} cannot be started: {error}");
