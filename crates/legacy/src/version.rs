@@ -36,7 +36,8 @@ impl LegacyVersion {
     /// The latest legacy revision.
     pub const LATEST: Self = Self::V2025_11_25;
 
-    /// The names of all legacy revisions.
+    /// Returns the names of all legacy revisions.
+    #[cfg(feature = "server")]
     pub(crate) fn names() -> [&'static str; 3] {
         Self::ALL.map(Self::as_str)
     }
