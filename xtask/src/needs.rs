@@ -237,7 +237,7 @@ impl Need {
             }
             Self::Tool(name, version) => {
                 let home = scratch("tools")?.join(format!("{name}-{version}"));
-                // An optimized build takes several times as long, and runs once.
+                // An optimized build takes several times as long, and the tool runs only once.
                 let mut install = cargo(&["install", "--quiet", "--debug", "--locked", name]);
                 install.args(["--version", version, "--root"]).arg(home);
                 // Its build must not be mixed with our own builds.

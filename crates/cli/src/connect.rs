@@ -21,7 +21,11 @@ impl Server {
     /// Returns a client builder for the server, with the bearer token in an environment variable.
     pub(crate) fn connect_with_token(&self, name: &str) -> Result<ClientBuilder<HttpConnection>> {
         if sends_plain_text_elsewhere(&self.url) {
-            return Err(Failure::usage("a token is only sent over https, or to this machine"));
+            return Err(Failure::usage(format!(
+                "cannot use --token-env with {:?}: needs https, or a host that is localhost, \
+                 127.0.0.1 or [::1]",
+                self.url
+            )));
         }
         let token = std::env::var(name)
             .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;

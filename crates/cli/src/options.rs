@@ -12,7 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// cannot be written; 2 wrong usage, or an unusable file; 3 the
 /// server rejected the request, cancelled the task, or violated the protocol; 4 the server is
 /// unreachable, or the timeout expired; 5 a question has no valid answer, or the call was paused or
-/// detached; 6 a login is needed, or has failed; 130 and 143 ended by a signal.
+/// detached; 6 a login is needed, or has failed; 129, 130 and 143 ended by SIGHUP, by Ctrl-C
+/// (SIGINT) and by SIGTERM.
 #[derive(Parser)]
 #[command(name = "mrtr", version, max_term_width = 100)]
 pub(crate) struct Options {

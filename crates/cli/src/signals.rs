@@ -5,15 +5,16 @@ use std::future::pending;
 use crate::options::Command;
 use crate::output;
 
-/// Waits for a signal, after which the command can be dropped, and returns the exit code by the
-/// convention of shells. The menus of a command hide the cursor, which is shown again, and a call
-/// that was to be paused has a file, which is removed.
+/// Waits for a signal that ends the command, and returns 128 plus its number, as shells do.
 ///
-/// Other commands are ended by the signal itself, or handle it.
+/// Menus hide the cursor, so it is shown again. The caller then drops the command, which removes
+/// the file of a call that was not paused. Commands other than `call` and `dev` handle signals
+/// themselves, or are ended by them.
 pub(crate) async fn received(command: &Command) -> u8 {
     let number = match command {
         Command::Call(_) => signal(true).await,
-        // It blocks while it builds. Then Ctrl-C ends cargo, too, but no other signal does.
+        // `dev` blocks while cargo builds. Ctrl-C ends cargo, too, so `dev` gets to handle it.
+        // Other signals do not, and keep their default action.
         Command::Dev(_) => signal(false).await,
         _ => pending().await,
     };
@@ -23,7 +24,7 @@ pub(crate) async fn received(command: &Command) -> u8 {
 
 /// Waits for a signal, and returns its number.
 #[cfg(unix)]
-async fn signal(with_terminate: bool) -> u8 {
+async fn signal(all: bool) -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
 
     let received = async |kind| match signal(kind) {
@@ -33,7 +34,8 @@ async fn signal(with_terminate: bool) -> u8 {
     };
     tokio::select! {
         () = received(SignalKind::interrupt()) => 2,
-        () = received(SignalKind::terminate()), if with_terminate => 15,
+        () = received(SignalKind::hangup()), if all => 1,
+        () = received(SignalKind::terminate()), if all => 15,
     }
 }
 

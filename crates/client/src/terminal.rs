@@ -216,7 +216,7 @@ impl Prompter {
                 FieldAnswer::Missing => Value::Null,
             };
             if value.is_null() {
-                note("  This field needs an answer.");
+                note("  This field is required.");
             } else {
                 let content = schema.coerce(Map::from_iter([(field.name.clone(), value)]));
                 match schema.validate(content) {
@@ -232,7 +232,7 @@ impl Prompter {
     }
 }
 
-/// What the user does with a form that is filled in.
+/// The choice of the user after all fields have answers.
 enum Reviewed {
     Send,
     /// Changes the answer to the field with this number.
@@ -240,7 +240,7 @@ enum Reviewed {
     Leave(ElicitResult),
 }
 
-/// Shows the answers of a form, which the user can change before they are sent (specification:
+/// Shows the answers to a form, and lets the user change them before they are sent (specification:
 /// elicitation, "Security Considerations").
 fn review(answers: &[(&Field, Map<String, Value>)]) -> TerminalResult<Reviewed> {
     let changes = answers.iter().map(|(field, answer)| {
@@ -263,7 +263,7 @@ fn review(answers: &[(&Field, Map<String, Value>)]) -> TerminalResult<Reviewed> 
     })
 }
 
-/// How many lines of a menu are shown at a time.
+/// The maximum number of menu lines that are shown at a time.
 const MAX_SHOWN: usize = 20;
 
 /// Offers to proceed, to decline or to cancel. Returns the result to leave with, or `None` to
@@ -402,7 +402,7 @@ fn ask_text(
 ) -> TerminalResult<FieldAnswer> {
     // The default comes from the server. If it is not safe to show, it is not offered.
     let default = default.filter(|default| sanitize_line(default) == *default);
-    // Without an answer, the user can also leave the form.
+    // Empty input is accepted here, so that the user can leave the form at a required field.
     let input = Input::<String>::new().with_prompt(prompt).allow_empty(true);
     let input = match default {
         Some(default) => input.default(default),

@@ -9,8 +9,9 @@ use crate::operation::Operation;
 /// The maximum length of a chain of references.
 const MAX_REFERENCES: usize = 16;
 
-/// The most operations of a document, tags of each, and characters of an id or a tag. Path items
-/// may refer to the same one, so a short document can have many long ones.
+/// The maximum number of operations of a document and of tags of an operation, and the maximum
+/// length of an id or a tag in characters. Many paths can refer to the same path item, so a short
+/// document can have many operations with long names.
 const MAX_OPERATIONS: usize = 10_000;
 const MAX_TAGS: usize = 16;
 const MAX_NAME: usize = 128;

@@ -12,11 +12,11 @@ use crate::media_type::{essence, is_json};
 use crate::multipart::MultipartEncoding;
 use crate::schema::MAX_SCHEMA;
 
-/// How many compositions around a schema are looked through.
+/// The maximum number of nested compositions (`allOf`, `anyOf`, `oneOf`) that are followed.
 const MAX_COMPOSITIONS: usize = 4;
 
-/// Marks the files of a form, and returns the schema of the argument. Returns `None` if it is the
-/// schema of the document.
+/// Marks the fields that are files, and returns the schema of the argument. Returns `None` if there
+/// are no files: the schema of the document then applies unchanged.
 pub(crate) fn schema_with_files(
     document: &Document,
     schema: &Value,
@@ -43,13 +43,29 @@ pub(crate) fn schema_with_files(
     Ok(has_files.then(|| form.into()))
 }
 
-/// Adds what stands beside a reference, which applies as well (JSON Schema 2020-12).
+/// Merges the keywords beside a `$ref`, which apply as well (JSON Schema 2020-12).
 fn add_siblings(form: &mut Object, schema: &Value) {
+    let mut others = Object::new();
     for (key, value) in schema.as_object().into_iter().flatten().filter(|(key, _)| *key != "$ref") {
-        match (form.get_mut(key), value) {
-            (Some(Value::Object(own)), Value::Object(more)) => own.extend(more.clone()),
-            (Some(Value::Array(own)), Value::Array(more)) => own.extend(more.iter().cloned()),
+        match (key.as_str(), form.get_mut(key), value) {
+            ("properties", Some(Value::Object(own)), Value::Object(more)) => {
+                own.extend(more.clone());
+            }
+            ("required", Some(Value::Array(own)), Value::Array(more)) => {
+                let new = more.iter().filter(|name| !own.contains(name)).cloned();
+                let new: Vec<_> = new.collect();
+                own.extend(new);
+            }
+            (_, Some(_), _) if !["title", "description"].contains(&key.as_str()) => {
+                others.insert(key.clone(), value.clone());
+            }
             _ => drop(form.insert(key.clone(), value.clone())),
+        }
+    }
+    if !others.is_empty() {
+        let all = form.entry("allOf").or_insert_with(|| json!([]));
+        if let Value::Array(all) = all {
+            all.push(others.into());
         }
     }
 }
@@ -98,8 +114,8 @@ fn innermost<'a>(document: &'a Document, schema: &'a Value) -> Result<&'a Value,
     Ok(schema)
 }
 
-/// Returns true if the values of a schema are bytes: `format: binary` or, since OpenAPI 3.1, a
-/// media type without an encoding as text. Without a type, the media type may be that of text.
+/// Returns true if the values of a schema are bytes: it has `format: binary` or, since OpenAPI 3.1,
+/// a media type without `contentEncoding`. With `type: string`, text and JSON are not bytes.
 fn is_file(schema: &Value) -> bool {
     let kind = schema.get("type");
     let is_string = match kind {
@@ -119,12 +135,19 @@ fn is_file(schema: &Value) -> bool {
 
 /// Returns the schema of a file with one of these media types, which may have wildcards.
 fn file(media_types: &[String]) -> Object {
+    let is_range = |kind: &String| kind.contains('*');
+    let mut description = "The media type of the file".to_owned();
+    if media_types.iter().any(is_range) {
+        description = format!("{description}, one of: {}", media_types.join(", "));
+    }
     let mut mime_type = Object::new();
     mime_type.insert("type".to_owned(), "string".into());
-    mime_type.insert("description".to_owned(), "The media type of the file".into());
-    if !media_types.is_empty() && !media_types.iter().any(|kind| kind.contains('*')) {
+    mime_type.insert("description".to_owned(), description.into());
+    if !media_types.is_empty() && !media_types.iter().any(is_range) {
         mime_type.insert("enum".to_owned(), json!(media_types));
     }
+    let is_needed = !media_types.is_empty() && media_types.iter().all(is_range);
+    let required = if is_needed { json!(["name", "mimeType"]) } else { json!(["name"]) };
     let properties = json!({
         "name": { "type": "string", "description": "The name of the file" },
         "mimeType": mime_type,
@@ -138,7 +161,7 @@ fn file(media_types: &[String]) -> Object {
     let members = [
         ("type", "object".into()),
         ("properties", properties),
-        ("required", json!(["name"])),
+        ("required", required),
         ("oneOf", json!([{ "required": ["text"] }, { "required": ["blob"] }])),
         ("additionalProperties", false.into()),
     ];

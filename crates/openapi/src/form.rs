@@ -69,7 +69,7 @@ pub(crate) fn fields(body: &RawValue) -> Result<Vec<(String, &RawValue)>, String
             .map_err(|_| format!("must be {expected}"))?;
     let mut names = HashSet::new();
     match fields.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(format!("is invalid: its field {name:?} is there twice")),
+        Some((name, _)) => Err(format!("is invalid: its field {name:?} occurs more than once")),
         None => Ok(fields),
     }
 }

@@ -15,14 +15,15 @@ use crate::form::fields;
 use crate::media_type::{essence, is_json};
 use crate::parameter::scalar;
 
-/// The most parts of a body, and the most bytes of their headers, which repeat the names of fields.
-/// Short arguments could make a long body otherwise.
+/// The maximum number of parts of a body, and the maximum total length in bytes of their names,
+/// file names and media types. Each element of an array repeats the name of its field, so short
+/// arguments could make a long body.
 const MAX_PARTS: usize = 256;
 const MAX_HEADERS: usize = 1 << 20;
 
 const OCTET_STREAM: &str = "application/octet-stream";
 
-/// The fields of a form of which the document says something.
+/// The fields of a form that are files, or that have an `encoding` in the document.
 #[derive(Debug, Default)]
 pub(crate) struct MultipartEncoding(HashMap<String, Field>);
 
@@ -47,8 +48,8 @@ struct File {
 impl MultipartEncoding {
     /// Reads the encoding of a media type object.
     ///
-    /// `style` and `explode` have no effect in OpenAPI 3.0; later, the defaults are what
-    /// [`write`](Self::write) does.
+    /// In OpenAPI 3.0, `style` and `explode` have no effect. In later versions, only their defaults
+    /// are supported.
     pub(crate) fn new(media: &serde_json::Value, is_3_0: bool) -> Result<Self, String> {
         let mut all = HashMap::<String, Field>::new();
         let encodings = media.get("encoding").and_then(|all| all.as_object());
@@ -88,7 +89,7 @@ impl MultipartEncoding {
 
     /// Writes the fields. Returns the media type with the boundary, and the body.
     ///
-    /// An array is a part for each element, an object is JSON, and `null` is no part.
+    /// An array becomes one part per element, an object becomes JSON, and `null` is omitted.
     pub(crate) fn write(&self, body: &RawValue) -> Result<(HeaderValue, Bytes), String> {
         let mut parts = Parts::default();
         for (name, value) in fields(body)? {
@@ -114,7 +115,7 @@ impl MultipartEncoding {
 impl Field {
     fn write_file(&self, name: &str, value: &RawValue, parts: &mut Parts) -> Result<(), String> {
         let file: File =
-            serde_json::from_str(value.get()).map_err(|error| format!("is no file: {error}"))?;
+            serde_json::from_str(value.get()).map_err(|error| format!("is not a file: {error}"))?;
         let is_text = file.text.is_some();
         let content = match (file.text, file.blob) {
             (Some(text), None) => text.into_bytes(),
@@ -126,14 +127,21 @@ impl Field {
         let default = if is_text { "text/plain;charset=utf-8" } else { OCTET_STREAM };
         let media_type = match &file.mime_type {
             Some(own) if !is_media_type(own) => {
-                return Err(format!("has a `mimeType` that is no media type: {own:?}"));
+                return Err(format!("has an invalid `mimeType`: {own:?} is not a media type"));
             }
             Some(own) if !self.allows(own) => {
                 let allowed = self.media_types.join(", ");
                 return Err(format!("must have a `mimeType` that the API accepts: {allowed}"));
             }
             Some(own) => own,
-            None => self.specific_types().next().unwrap_or(default),
+            None => match self.specific_types().next() {
+                Some(first) => first,
+                None if self.allows(default) => default,
+                None => {
+                    let allowed = self.media_types.join(", ");
+                    return Err(format!("must have a `mimeType` that the API accepts: {allowed}"));
+                }
+            },
         };
         parts.push(name, Some(&file.name), Some(media_type), content)
     }
@@ -156,7 +164,7 @@ impl Field {
     }
 }
 
-/// Writes a value that is no file.
+/// Writes a value that is not a file.
 fn write_value(
     name: &str,
     field: Option<&Field>,
@@ -192,7 +200,7 @@ fn is_media_type(text: &str) -> bool {
 #[derive(Default)]
 struct Parts {
     all: Vec<(String, Vec<u8>)>,
-    /// The length of the headers in bytes, before characters are escaped.
+    /// The total length of names, file names and media types in bytes, before escaping.
     headers: usize,
 }
 
@@ -223,8 +231,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Puts the parts together. The boundary depends on all of them, so that none can contain it,
-    /// and a request that is repeated has the same one.
+    /// Joins the parts. The boundary is a digest of all parts, so that no part can contain it and a
+    /// repeated request has the same boundary.
     fn finish(self) -> Result<(HeaderValue, Bytes), String> {
         let mut digest = Sha256::new();
         for (head, content) in &self.all {

@@ -43,8 +43,8 @@ impl Location {
     }
 }
 
-/// The most bytes of a value in a path or a header, and of a path. A name is repeated for each
-/// value below it.
+/// The maximum length in bytes of a path, and of an array or object that is written as one value. A
+/// name can be repeated for each value, so short arguments could make a text of any length.
 pub(crate) const MAX_JOINED: usize = 64 << 10;
 
 /// How arrays and objects are written.
@@ -142,7 +142,7 @@ impl Parameter {
             }
             text += &write(&value);
             if text.len() > MAX_JOINED {
-                return Err(format!("makes a text of more than {MAX_JOINED} bytes"));
+                return Err(format!("takes more than {MAX_JOINED} bytes in the request"));
             }
         }
         Ok(text)

@@ -239,7 +239,7 @@ impl Planning<'_> {
             Err(why) if is_required => return Err(why),
             Err(why) => {
                 let operation = self.operation;
-                tracing::warn!(target: "mrtr::openapi", %operation, why, "an optional body is left out");
+                tracing::warn!(target: "mrtr::openapi", %operation, why, "unsupported optional request body left out");
                 return Ok(None);
             }
         };

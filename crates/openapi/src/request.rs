@@ -39,7 +39,9 @@ impl Plan {
                     let variable = format!("{{{}}}", parameter.name);
                     let added = path.matches(&variable).count().saturating_mul(text.len());
                     if path.len().saturating_add(added) > MAX_JOINED {
-                        return Err(Error::invalid("the arguments make a URL that is too long"));
+                        let why =
+                            format!("the arguments make a path of more than {MAX_JOINED} bytes");
+                        return Err(Error::invalid(why));
                     }
                     path = path.replace(&variable, &text);
                 }

@@ -66,8 +66,8 @@ impl<'r> RequestHead<'r> {
     }
 }
 
-/// Returns the `_meta` of a request of another revision, whose types may differ: the version alone.
-/// The handler rejects it.
+/// Returns the `_meta` of a request in another revision, reduced to its version: the types of the
+/// other members may differ. The handler rejects the request.
 fn other_version(meta: &str) -> Option<RequestMeta> {
     #[derive(Deserialize)]
     struct Version {

@@ -71,7 +71,7 @@ impl RequestHandler for Server {
     }
 
     fn also_serves(&self, versions: &[&'static str]) {
-        // All transports of a service have the same.
+        // All legacy transports serve the same revisions, so the first list is kept.
         let _ = self.registry().runtime.legacy_versions.set(versions.to_vec());
     }
 

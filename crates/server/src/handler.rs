@@ -164,7 +164,8 @@ fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
     })
 }
 
-/// Reads arguments whose whole numbers may be written as `2.0`, which is an integer in JSON Schema.
+/// Reads arguments after rewriting whole numbers such as `2.0`, which JSON Schema counts as
+/// integers. Returns `None` if there are none, or the arguments are invalid.
 fn with_integers<A: DeserializeOwned>(arguments: &str) -> Option<A> {
     /// Returns the number of changes.
     #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]

@@ -196,10 +196,12 @@ impl Notifier {
         self.lock().outbox.has_sent()
     }
 
-    /// Sends no further notifications, so that the request does not count as in flight for as long
-    /// as its handler runs.
+    /// Drops all further notifications. The request then no longer counts as in flight, although
+    /// its handler continues as a task.
     pub(crate) fn close(&self) {
-        self.lock().outbox = NotificationSender::closed();
+        let outbox = std::mem::replace(&mut self.lock().outbox, NotificationSender::closed());
+        // The lock is released first: this may wake the transport.
+        drop(outbox);
     }
 
     /// Records progress if it is greater than the last, and sends it unless it is `muted`.
@@ -226,7 +228,7 @@ impl Notifier {
 
     /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
-        send(&self.lock().outbox, method, params);
+        send(&self.outbox(), method, params);
     }
 }
 

@@ -100,11 +100,11 @@ mod with {
         };
         schema.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
             ("minimum" | "maximum", value) => !is_bound_of_type(schema, keyword, value),
-            // An infinite number becomes `null`.
+            // Serialization writes NaN and infinite numbers as `null`.
             ("type", kind) => is_result && kind == "number",
             ("const" | "default" | "enum" | "examples", _) => false,
             ("properties", Value::Object(all)) => {
-                // The enums of Rust are definitions.
+                // An inline `enum` comes from the author: Rust enums are in `$defs`.
                 all.values().any(|schema| schema.get("enum").is_some()) || any(&mut all.values())
             }
             ("$defs", Value::Object(all)) => any(&mut all.values()),

@@ -103,8 +103,8 @@ impl TransportError {
         Self::new(Kind::SubscriptionEnded, message)
     }
 
-    /// Marks the error as one after which no retry can succeed: what the request depended on is
-    /// lost.
+    /// Marks the error as permanent, so that [`is_transient`](Self::is_transient) returns false. For
+    /// requests that depend on state that is lost. The other predicates do not change.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.is_permanent = true;
@@ -134,9 +134,9 @@ impl TransportError {
 }
 
 impl TransportError {
-    /// Returns true if a retry may succeed: there was no connection, it broke, the request timed
-    /// out, or the server was overloaded, and the error is not marked as
-    /// [`permanent`](Self::permanent).
+    /// Returns true if a retry may succeed. This is so if there was no connection, the connection
+    /// broke, the request timed out, or the server was overloaded. An error that is marked as
+    /// [`permanent`](Self::permanent) is never transient.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, Kind::NotSent | Kind::Interrupted) && !self.is_permanent

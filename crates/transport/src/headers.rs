@@ -133,12 +133,15 @@ pub fn check_request(
 ) -> Result<(), ErrorObject> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
-    if version.is_some_and(|version| version != mrtr_schema::PROTOCOL_VERSION) {
-        // It may have other headers, and the handler rejects it.
-        return Ok(());
+    // Other revisions may have other headers. A handler rejects them with the versions it has.
+    let is_other = version.is_some_and(|version| version != mrtr_schema::PROTOCOL_VERSION);
+    let is_left_out = |name: &HeaderName| is_other && !headers.contains_key(name);
+    if !is_left_out(&METHOD) {
+        compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
     }
-    compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
-    if let Some(part) = Mirrored::of(request_method) {
+    if let Some(part) = Mirrored::of(request_method)
+        && !is_left_out(&NAME)
+    {
         let value = decode(single(headers, &NAME)?)
             .ok_or_else(|| mismatch("Mcp-Name is not valid Base64"))?;
         compare("Mcp-Name", &value, part.in_body(body))?;

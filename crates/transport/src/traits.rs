@@ -112,8 +112,8 @@ pub trait RequestHandler: Send + Sync + 'static {
         std::future::pending()
     }
 
-    /// Is told the names of the legacy revisions that a transport serves by this handler, for
-    /// `server/discover`. Default: ignored.
+    /// Announces the names of the legacy revisions that a transport serves with this handler.
+    /// `server/discover` and the error for unsupported versions list them. Default: does nothing.
     fn also_serves(&self, versions: &[&'static str]) {
         let _ = versions;
     }

@@ -353,13 +353,13 @@ impl<C: Connection> Adapter<C> {
     }
 }
 
-/// Converts an error of a call that was to be continued. No retry can help: the call has ended at
-/// the server, or its messages cannot be read any more.
+/// Makes the error of a resumed call permanent. No retry can help: the call has ended at the
+/// server, or its messages can no longer be read.
 fn lost(error: TransportError) -> TransportError {
     if !error.is_transient() {
         return error;
     }
-    TransportError::interrupted("the call can only be repeated, not continued")
+    TransportError::interrupted("the suspended call is lost and cannot be resumed: call again")
         .with_source(error)
         .permanent()
 }

@@ -106,8 +106,8 @@ impl Sessions {
         is_new
     }
 
-    /// Ends all sessions that are in use or have state here. A client that continues gets a new
-    /// one, as at another replica.
+    /// Ends all sessions that are in use or have state here. A later request with the same session
+    /// id starts with empty state, as on another replica.
     pub(crate) fn close(&self) {
         let active = std::mem::take(&mut self.lock().active);
         for entry in active.into_values() {

@@ -35,7 +35,8 @@ async fn initialize_negotiates_the_version_and_declares_capabilities() {
     }
 }
 
-/// A client of other revisions finds one that both know, whatever else its request has.
+/// The list lets a client of another revision choose a common one, even if the rest of its request
+/// is invalid in the current revision.
 #[tokio::test]
 async fn all_revisions_are_announced() {
     let client = LegacyClient::new(&endpoint());
@@ -69,7 +70,7 @@ async fn all_revisions_are_announced() {
 }
 
 #[tokio::test]
-async fn limit_of_the_depth_holds_for_legacy_clients() {
+async fn depth_limit_applies_to_legacy_clients() {
     let endpoint = endpoint().limits(RequestLimits::default().with_max_depth(5));
     let client = LegacyClient::open(&endpoint, "2025-11-25").await;
     let call = |meta| request(1, "tools/call", json!({ "name": "version", "_meta": meta }));

@@ -13,11 +13,13 @@ fn operation() -> Value {
         "properties": {
             "photo": { "$ref": "#/paths/~1upload/post/x-photo" },
             "pages": { "type": "array", "items": { "contentMediaType": "text/html" } },
+            "scan": { "type": "string", "format": "binary" },
             "note": { "type": "string" },
         },
     });
     let media = json!({ "schema": schema, "encoding": {
         "photo": { "contentType": "image/png, image/*" },
+        "scan": { "contentType": "image/*" },
         "note": { "contentType": "text/markdown" },
         "as-json": { "contentType": "application/json" },
     } });
@@ -126,7 +128,7 @@ async fn file_that_cannot_be_sent_is_an_error() {
     let long = "n".repeat(4_200);
     for (body, why) in [
         (json!("photo"), "must be an object"),
-        (file(json!("aGVsbG8=")), "is no file"),
+        (file(json!("aGVsbG8=")), "is not a file"),
         (file(json!({ "name": "a", "blob": "not base64" })), "is not base64"),
         (file(json!({ "name": "a" })), "either `text` or `blob`"),
         (file(json!({ "name": "a", "text": "", "blob": "" })), "either `text` or `blob`"),
@@ -136,7 +138,11 @@ async fn file_that_cannot_be_sent_is_an_error() {
         ),
         (
             file(json!({ "name": "a", "text": "", "mimeType": "image/x\r\nX: y" })),
-            "is no media type",
+            "is not a media type",
+        ),
+        (
+            json!({ "photo": [], "scan": { "name": "a", "blob": "" } }),
+            "must have a `mimeType` that the API accepts: image/*",
         ),
         (file(json!({ "name": "a\r\nX: y", "text": "" })), "control characters or backslashes"),
         (file(json!({ "name": "a\\", "text": "" })), "control characters or backslashes"),
@@ -176,10 +182,13 @@ async fn files_are_found_behind_compositions() {
         "encoded": { "type": "string", "contentMediaType": "image/png", "contentEncoding": "base64" },
         "mixed": { "anyOf": [file, { "type": "integer" }] },
     });
-    let form = json!({ "type": "object", "properties": properties, "required": ["a"] });
+    let form = json!({
+        "type": "object", "properties": properties, "required": ["a"], "minProperties": 1,
+    });
     let schema = json!({
         "$ref": "#/components/schemas/Form",
-        "required": ["b"],
+        "required": ["b", "a"],
+        "minProperties": 2,
         "properties": { "more": { "$ref": "#/components/schemas/F" } },
     });
     let operation = json!({ "operationId": "op", "requestBody": { "content": {
@@ -195,6 +204,10 @@ async fn files_are_found_behind_compositions() {
     let schema = serde_json::to_value(&tool.input_schema).unwrap();
     let body = &schema["properties"]["body"];
     assert_eq!(body["required"], json!(["a", "b"]));
+    assert_eq!(
+        (&body["minProperties"], &body["allOf"]),
+        (&json!(1), &json!([{ "minProperties": 2 }]))
+    );
     let properties = body["properties"].as_object().unwrap();
     let is_file = |schema: &Value| schema["properties"]["blob"].is_object();
     let files: Vec<_> =

@@ -291,9 +291,7 @@ async fn length_of_a_path_is_limited() {
     ] {
         let (client, _) = client(tool_of("get", &path, operation, &api), agreed());
         let result = client.call_tool("op", arguments).await.unwrap();
-        let is_refused =
-            ["too long", "more than 65536 bytes"].map(|why| result.text().contains(why));
-        assert!(is_refused.contains(&true), "{}", result.text());
+        assert!(result.text().contains("more than 65536 bytes"), "{}", result.text());
     }
     assert!(api.lines().is_empty());
 }

@@ -264,9 +264,11 @@ impl RoundExecution<'_> {
     }
 }
 
-/// A task that the store may have created although its reply was lost, or its client has gone.
-/// Dropping it cancels the task, unless there is no registry: the client gets no task id, and
-/// its next request creates another task if it has no request state.
+/// A task whose creation is unconfirmed: the reply of the store was lost, or the client has
+/// disconnected. No client knows its id, so dropping this value cancels it.
+///
+/// `registry` is `None` once the store has created or refused the task, and in later rounds, whose
+/// request state identifies the task if the request is repeated.
 struct Unconfirmed {
     registry: Option<Arc<Registry>>,
     key: TaskKey,
@@ -277,7 +279,13 @@ impl Drop for Unconfirmed {
     fn drop(&mut self) {
         let runtime = Handle::try_current();
         if let (Some(registry), Ok(runtime)) = (self.registry.take(), runtime) {
-            runtime.spawn(cancel(registry, self.key, self.asked_at));
+            // Shutdown waits for it from now on.
+            let tracked = registry.runtime.tasks.track();
+            let cancelled = cancel(registry, self.key, self.asked_at);
+            runtime.spawn(async move {
+                cancelled.await;
+                drop(tracked);
+            });
         }
     }
 }
@@ -287,7 +295,6 @@ impl Drop for Unconfirmed {
 /// No replica can run the task before its lease expires. If it is marked as cancelled by then, the
 /// next claim ends it.
 async fn cancel(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
-    let tracked = registry.runtime.tasks.track();
     if let Some(service) = registry.tasks.as_deref() {
         // Several times, as the creation may still be on its way, and the store may be unavailable;
         // but not often, since that would burden a store that is slow.
@@ -297,7 +304,6 @@ async fn cancel(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
             drop(within_request(service.store.cancel(key)).await);
         }
     }
-    drop(tracked);
 }
 
 /// A task in the store.

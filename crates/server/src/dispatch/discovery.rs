@@ -27,7 +27,7 @@ fn discover<'r>(
 }
 
 impl Registry {
-    /// Returns the names of all revisions that clients are served in, the latest first.
+    /// Returns the names of all revisions that the server serves, the latest first.
     pub(super) fn supported_versions(&self) -> Vec<&'static str> {
         let legacy = self.runtime.legacy_versions.get().into_iter().flatten();
         [PROTOCOL_VERSION].into_iter().chain(legacy.copied()).collect()

@@ -51,8 +51,12 @@ impl Holding {
     }
 
     /// Records that a write was committed.
-    pub(super) fn committed(&self, message: Option<String>) {
+    pub(super) fn committed(&self) {
         self.set_writing_from(None);
+    }
+
+    /// Records the progress that is being written, if there is any.
+    pub(super) fn set_message(&self, message: Option<String>) {
         if message.is_some() {
             *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
         }

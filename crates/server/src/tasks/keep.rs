@@ -84,11 +84,13 @@ impl Run {
                 if unsaved.message.is_some() {
                     last_message = Some(Instant::now());
                 }
+                // The handler may end before the write is confirmed.
+                self.holding.set_message(unsaved.message.clone());
                 self.holding.set_writing_from(Some(unsaved.position));
             }
             let Some(cancel) = self.write(write).await else { return Stop::Lost };
             if let Some(unsaved) = unsaved {
-                self.holding.committed(unsaved.message);
+                self.holding.committed();
                 self.round.committed(unsaved.change);
             }
             if cancel && !matches!(stop, Some((Stop::Cancelled, _))) {

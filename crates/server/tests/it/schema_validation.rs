@@ -49,7 +49,7 @@ async fn arguments_must_match_the_schema_beyond_the_type() {
     assert_eq!(ran.get(), 1, "the handler must see valid arguments only");
 }
 
-/// Bounds that an author states are no others because an integer type has the same ones.
+/// A bound that the author states applies even if it equals the bound of an integer type.
 #[tokio::test]
 async fn bounds_and_enums_of_the_author_apply() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -101,14 +101,14 @@ async fn whole_numbers_may_be_written_as_floats() {
     }
 }
 
-/// Serialization writes an infinite number as `null`.
+/// Serialization writes NaN and infinite numbers as `null`.
 #[tokio::test]
-async fn infinite_numbers_are_not_sent() {
+async fn non_finite_numbers_are_not_sent() {
     #[derive(serde::Serialize, schemars::JsonSchema)]
     struct Share {
         share: f64,
     }
-    for (share, is_valid) in [(0.5, true), (f64::NAN, false)] {
+    for (share, is_valid) in [(0.5, true), (f64::NAN, false), (f64::INFINITY, false)] {
         let fleet = fleet(move || {
             let share = move || std::future::ready(mrtr_server::Json(Share { share }));
             Tool::new("t", "", share)

@@ -330,9 +330,9 @@ async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
     assert_eq!(held.get(), 0);
 }
 
-/// The client has gone before it could get the id of its task.
+/// The client disconnects before it gets the id of its task.
 #[tokio::test(start_paused = true)]
-async fn a_task_whose_client_went_during_its_creation_does_not_run() {
+async fn a_task_whose_client_disconnects_during_its_creation_does_not_run() {
     let (held, placed) = (Counter::default(), Counter::default());
     let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
     fleet.connections[0].hangs_in_creations.store(true, Ordering::SeqCst);
@@ -342,8 +342,8 @@ async fn a_task_whose_client_went_during_its_creation_does_not_run() {
     assert_eq!(held.get(), 0);
 }
 
-/// A handler that runs on as a task does not count as a request in flight, of which a transport
-/// allows a number only.
+/// A handler that continues as a task does not count towards a transport's limit of requests in
+/// flight.
 #[tokio::test(start_paused = true)]
 async fn a_running_task_does_not_count_as_a_request() {
     let fleet = TaskFleet::start(1, || {

@@ -78,7 +78,7 @@ async fn answer_goes_only_to_the_session_of_its_question() {
     in_second.ask(1).await;
     result(second).await;
     let resumed = resume(&adapter, "a", &suspended).await.unwrap().unwrap_err();
-    // A retry could only be told that its state is unknown.
+    // A retry would only fail with an unknown state.
     assert!(resumed.is_interrupted() && !resumed.is_transient(), "{resumed}");
     let why = resumed.source().unwrap().to_string();
     assert!(why.contains("ended the session"), "{why}");

@@ -78,7 +78,8 @@ impl<H: RequestHandler> LegacyServer<H> {
     }
 
     /// Ends all sessions that have state in this process: requests in flight are aborted, and
-    /// streams end.
+    /// streams end. A later request with the same session id starts with empty state, as on another
+    /// replica.
     pub fn close(&self) {
         self.0.sessions.close();
     }

@@ -139,8 +139,8 @@ impl HttpClientBuilder {
         self
     }
 
-    /// Builds the client. No connection is made. Credentials for an `http` URL of another machine
-    /// are sent without encryption, and the log says so.
+    /// Builds the client. No connection is made. Logs a warning if the client would send credentials
+    /// to an `http` URL of another machine, since they are not encrypted.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl HttpClientBuilder {
             self.credentials.is_some() || self.headers.contains_key(header::AUTHORIZATION);
         if url.scheme() == "http" && has_credentials && !is_loopback(&url) {
             let server = ServerName::new(&url);
-            tracing::warn!(target: "mrtr::client", %server, "credentials are sent without encryption");
+            tracing::warn!(target: "mrtr::client", %server, "credentials are sent without encryption: use https");
         }
         let http = self
             .http

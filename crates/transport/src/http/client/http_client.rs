@@ -66,18 +66,20 @@ pub(super) struct Authorization {
 }
 
 impl Authorization {
-    /// Notes the `Authorization` that was sent, and the headers that credentials have added.
+    /// Records the `Authorization` header that was sent or, if there is none, the headers that the
+    /// credentials have added.
     fn note(&self, sent: Option<&HeaderValue>, added: &HeaderMap) {
-        // A DPoP proof is another one for each request, and proves the same.
-        let mut added: Vec<_> = added
-            .iter()
-            .filter(|(name, _)| *name != header::AUTHORIZATION && *name != "dpop")
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect();
-        added.sort_unstable();
-        let is_none = sent.is_none() && added.is_empty();
-        let sent = sent.map(HeaderValue::as_bytes);
-        let digest = if is_none { 0 } else { self.key.hash_one((sent, added)) };
+        let digest = match sent {
+            // Others may differ for each request, such as a DPoP proof.
+            Some(authorization) => self.key.hash_one(authorization.as_bytes()),
+            None if added.is_empty() => 0,
+            None => {
+                let added = added.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+                let mut added: Vec<_> = added.collect();
+                added.sort_unstable();
+                self.key.hash_one(added)
+            }
+        };
         self.digest.store(digest, Ordering::Relaxed);
     }
 }

@@ -191,15 +191,19 @@ impl ChildServer {
         Ok(client)
     }
 
-    /// Starts the process in place of the one that has exited.
+    /// Starts the process, in place of one that has exited or closed a stream.
     fn spawn(
         &self,
         running: &mut Option<(Child, StreamClient)>,
     ) -> Result<(Child, StreamClient), TransportError> {
         let program = self.spec.program.to_string_lossy();
         if let Some((child, client)) = running.take() {
-            tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
-            // It may have closed a stream only, and still be at work.
+            tracing::warn!(
+                target: "mrtr::stdio",
+                %program,
+                "server has exited or closed a stream: restarting it"
+            );
+            // A process that has only closed a stream may still run. It is shut down meanwhile.
             tokio::spawn(shut_down(child, client, DROP_TIMEOUT));
         }
         let mut child = self.spec.command().spawn().map_err(|error| {

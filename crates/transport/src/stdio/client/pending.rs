@@ -114,9 +114,9 @@ impl Pending {
         self.unsolicited.as_ref().is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
-    /// Fails the request to which a malformed message responds.
+    /// Logs a malformed message, and fails the request with its id, if there is one.
     pub(super) fn reject_malformed(&mut self, line: &[u8], error: ErrorObject) {
-        tracing::warn!(target: "mrtr::stdio", %error, "malformed message ignored");
+        tracing::warn!(target: "mrtr::stdio", %error, "malformed message from the server");
         let MessagePrefix { id, has_method } = MessagePrefix::parse(line);
         let id = id.filter(|_| !has_method);
         if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
