@@ -103,8 +103,8 @@ impl TransportError {
         Self::new(Kind::SubscriptionEnded, message)
     }
 
-    /// Marks the error as permanent, so that [`is_transient`](Self::is_transient) returns false. For
-    /// requests that depend on state that is lost. The other predicates do not change.
+    /// Marks the error as permanent, so that [`is_transient`](Self::is_transient) returns false.
+    /// For requests that depend on state that is lost. The other predicates do not change.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.is_permanent = true;

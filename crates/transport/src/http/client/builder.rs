@@ -139,8 +139,8 @@ impl HttpClientBuilder {
         self
     }
 
-    /// Builds the client. No connection is made. Logs a warning if the client would send credentials
-    /// to an `http` URL of another machine, since they are not encrypted.
+    /// Builds the client. No connection is made. Logs a warning if the client would send
+    /// credentials to an `http` URL of another machine, since they are not encrypted.
     ///
     /// # Errors
     ///
