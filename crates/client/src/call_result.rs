@@ -8,7 +8,6 @@ use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
 use serde::de::DeserializeOwned;
 
-use crate::error::CallError;
 use crate::tool_info::ToolInfo;
 
 /// The result of a call whose server may request input: [`CallToolResult`], [`GetPromptResult`] or
@@ -20,50 +19,46 @@ impl CallResult for GetPromptResult {}
 impl CallResult for ReadResourceResult {}
 
 pub(crate) mod sealed {
-    use super::{CallError, ToolInfo};
+    use super::ToolInfo;
 
     pub trait Sealed: Sized {
         /// The method of the call.
         const METHOD: &'static str;
 
-        /// Validates a received result, and removes what is unsafe to show.
+        /// Removes what is unsafe to show.
+        fn remove_unsafe(&mut self) {}
+
+        /// Checks that a result matches the schema of its tool.
         #[expect(private_interfaces, reason = "the trait is sealed")]
-        fn received(self, target: &str, tool: Option<&ToolInfo>) -> Result<Self, CallError>;
+        fn check(&self, _: &ToolInfo) -> Result<(), String> {
+            Ok(())
+        }
     }
 }
 
 impl sealed::Sealed for CallToolResult {
     const METHOD: &'static str = method::TOOLS_CALL;
 
-    #[expect(private_interfaces, reason = "the trait is sealed")]
-    fn received(mut self, target: &str, tool: Option<&ToolInfo>) -> Result<Self, CallError> {
+    fn remove_unsafe(&mut self) {
         self.content.iter_mut().for_each(remove_unsafe_icons);
-        if let Some(tool) = tool {
-            tool.output_schema.validate(&self).map_err(|why| {
-                CallError::protocol(format!("invalid result of tool {target:?}: {why}"))
-            })?;
-        }
-        Ok(self)
+    }
+
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn check(&self, tool: &ToolInfo) -> Result<(), String> {
+        tool.output_schema.validate(self)
     }
 }
 
 impl sealed::Sealed for GetPromptResult {
     const METHOD: &'static str = method::PROMPTS_GET;
 
-    #[expect(private_interfaces, reason = "the trait is sealed")]
-    fn received(mut self, _: &str, _: Option<&ToolInfo>) -> Result<Self, CallError> {
+    fn remove_unsafe(&mut self) {
         self.messages.iter_mut().for_each(|message| remove_unsafe_icons(&mut message.content));
-        Ok(self)
     }
 }
 
 impl sealed::Sealed for ReadResourceResult {
     const METHOD: &'static str = method::RESOURCES_READ;
-
-    #[expect(private_interfaces, reason = "the trait is sealed")]
-    fn received(self, _: &str, _: Option<&ToolInfo>) -> Result<Self, CallError> {
-        Ok(self)
-    }
 }
 
 fn remove_unsafe_icons(block: &mut ContentBlock) {

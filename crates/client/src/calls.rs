@@ -147,8 +147,37 @@ impl<T: Transport> Client<T> {
         target: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<R, CallError> {
-        let result: R = self.call(R::METHOD, params).await?;
-        result.received(target, self.validating(target).as_deref())
+        let result = self.call(R::METHOD, params).await?;
+        self.received(target, result).await
+    }
+
+    /// Validates a received result, and removes what is unsafe to show.
+    ///
+    /// If a result does not match the schema of its tool, the tools are listed again: the tool has
+    /// run, and may have changed since it was listed.
+    pub(crate) async fn received<R: CallResult>(
+        &self,
+        target: &str,
+        mut result: R,
+    ) -> Result<R, CallError> {
+        result.remove_unsafe();
+        let check = || match self.validating(target) {
+            Some(tool) => result.check(&tool),
+            None => Ok(()),
+        };
+        if check().is_err() {
+            self.shared.cache.remove(&[method::TOOLS_LIST]);
+            if let Err(error) = Box::pin(self.list_tools()).await {
+                tracing::debug!(target: "mrtr::client", %error, "the tools cannot be listed again");
+            }
+        }
+        match check() {
+            Ok(()) => Ok(result),
+            Err(why) => {
+                let why = format!("invalid result of tool {target:?}: {why}");
+                Err(CallError::protocol(why))
+            }
+        }
     }
 
     /// Makes a call, or takes its result from the cache. The result stays JSON text.

@@ -221,8 +221,7 @@ impl<T: Transport> Client<T> {
             Driven::Paused(call) => Ok(CallOutcome::InputRequired(call)),
             Driven::Completed(Completed { result, .. }) => {
                 let result: R = decode_result(R::METHOD, &result)?;
-                let tool = self.validating(&target);
-                result.received(&target, tool.as_deref()).map(CallOutcome::Complete)
+                self.received(&target, result).await.map(CallOutcome::Complete)
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Validation of structured content against the output schema of the tool.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::{Reply, ScriptedServer};
@@ -41,6 +43,31 @@ async fn structured_content_must_match_the_output_schema() {
             );
         }
     }
+}
+
+/// The tool has run, so its result must not be lost.
+#[tokio::test]
+async fn tool_whose_schema_has_changed_is_listed_again() {
+    let listings = AtomicUsize::new(0);
+    let server = ScriptedServer::new(move |received| {
+        Reply::Result(match received.method.as_str() {
+            "tools/list" => {
+                let name = if listings.fetch_add(1, Ordering::SeqCst) == 0 { "old" } else { "new" };
+                let schema = json!({ "type": "object", "required": [name] });
+                json!({ "ttlMs": 300_000, "tools": [
+                    { "name": "t", "inputSchema": { "type": "object" }, "outputSchema": schema },
+                ] })
+            }
+            _ => json!({ "content": [], "structuredContent": { "new": 1 } }),
+        })
+    });
+    let client = server.client().build();
+    client.list_tools().await.unwrap();
+    for _ in 0..2 {
+        client.call_tool("t", json!({})).await.unwrap();
+    }
+    let methods: Vec<_> = server.received().into_iter().map(|one| one.method).collect();
+    assert_eq!(methods, ["tools/list", "tools/call", "tools/list", "tools/call"]);
 }
 
 /// No reference is fetched, and the cost of a schema is bounded. A schema is compiled when its tool
