@@ -155,6 +155,26 @@ async fn server_of_an_older_revision_receives_no_call() {
     }
 }
 
+/// Also if the application has asked for the versions itself, and goes on.
+#[tokio::test]
+async fn server_that_did_not_name_the_revision_receives_no_call() {
+    let file = Scratch::new("unchecked");
+    let text = r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"probe"\),.*/\1/p')
+            case "$line" in
+                *server/discover*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}" ;;
+                *) echo called >> "$1" ;;
+            esac
+        done"#;
+    let args = ["-c".into(), text.into(), "old".into(), file.0.clone().into_os_string()];
+    let client = Client::builder(ChildServer::new("sh", args)).build();
+    let error = client.discover().await.unwrap_err();
+    assert!(error.as_server_error().is_some(), "{error}");
+    let error = client.call_tool("t", json!({})).await.unwrap_err();
+    assert!(error.to_string().contains("does not speak MCP 2026-07-28"), "{error}");
+    assert_eq!(file.read(), "");
+}
+
 #[tokio::test]
 async fn request_to_a_silent_server_times_out() {
     let silent = ChildServer::new("sh", ["-c", "while read -r line; do :; done"]);

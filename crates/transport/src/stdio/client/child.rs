@@ -58,7 +58,15 @@ pub struct ChildServer {
     spec: ProcessSpec,
     timeout: Duration,
     max_message: usize,
-    running: Mutex<Option<(Child, StreamClient)>>,
+    running: Mutex<Option<Running>>,
+}
+
+/// A process that was started.
+struct Running {
+    child: Child,
+    client: StreamClient,
+    /// The server has said that it speaks our version, or the owner of the process checks that.
+    is_checked: bool,
 }
 
 /// The program of the process, with its arguments and environment.
@@ -121,7 +129,7 @@ impl ChildServer {
     /// Returns true if no process is running: it was not started, or it has exited. The next
     /// request starts one.
     pub async fn has_exited(&self) -> bool {
-        self.running.lock().await.as_ref().is_none_or(|(_, client)| client.is_closed())
+        self.running.lock().await.as_ref().is_none_or(|running| running.client.is_closed())
     }
 
     /// Shuts the process down (specification: stdio, "Shutdown"): closes its standard input and
@@ -131,8 +139,8 @@ impl ChildServer {
     /// Dropping the future kills the process at once. The next request starts it again.
     pub async fn shutdown(&self, timeout: Duration) {
         let running = self.running.lock().await.take();
-        if let Some((child, client)) = running {
-            shut_down(child, client, timeout).await;
+        if let Some(running) = running {
+            shut_down(running, timeout).await;
         }
     }
 
@@ -159,15 +167,13 @@ impl ChildServer {
         self.start_in(&mut running)
     }
 
-    fn start_in(
-        &self,
-        running: &mut Option<(Child, StreamClient)>,
-    ) -> Result<StreamClient, TransportError> {
-        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
-            return Ok(client.clone());
+    fn start_in(&self, running: &mut Option<Running>) -> Result<StreamClient, TransportError> {
+        if let Some(running) = running.as_ref().filter(|running| !running.client.is_closed()) {
+            return Ok(running.client.clone());
         }
-        let (child, client) = self.spawn(running)?;
-        *running = Some((child, client.clone()));
+        let started = self.spawn(running)?;
+        let client = started.client.clone();
+        *running = Some(Running { is_checked: true, ..started });
         Ok(client)
     }
 
@@ -180,31 +186,34 @@ impl ChildServer {
     /// Returns the client of the running process, and starts the process if there is none.
     async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
-        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
-            return Ok(client.clone());
+        let mut current = match running.take() {
+            Some(current) if !current.client.is_closed() => current,
+            exited => {
+                *running = exited;
+                self.spawn(&mut running)?
+            }
+        };
+        if !current.is_checked && request.method != method::DISCOVER {
+            let program = self.spec.program.to_string_lossy();
+            check_version(&program, &current.client, request).await?;
+            current.is_checked = true;
         }
-        let (child, client) = self.spawn(&mut running)?;
-        if request.method != method::DISCOVER {
-            check_version(&self.spec.program.to_string_lossy(), &client, request).await?;
-        }
-        *running = Some((child, client.clone()));
+        let client = current.client.clone();
+        *running = Some(current);
         Ok(client)
     }
 
     /// Starts the process, in place of one that has exited or closed a stream.
-    fn spawn(
-        &self,
-        running: &mut Option<(Child, StreamClient)>,
-    ) -> Result<(Child, StreamClient), TransportError> {
+    fn spawn(&self, running: &mut Option<Running>) -> Result<Running, TransportError> {
         let program = self.spec.program.to_string_lossy();
-        if let Some((child, client)) = running.take() {
+        if let Some(exited) = running.take() {
             tracing::warn!(
                 target: "mrtr::stdio",
                 %program,
                 "server has exited or closed a stream: restarting it"
             );
             // A process that has only closed a stream may still run. It is shut down meanwhile.
-            tokio::spawn(shut_down(child, client, DROP_TIMEOUT));
+            tokio::spawn(shut_down(exited, DROP_TIMEOUT));
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
             let why = format!("{program} cannot be started: {error}");
@@ -221,16 +230,16 @@ impl ChildServer {
         let stdout = BufReader::new(stdout);
         let client =
             StreamClient::with_max_message(stdout, stdin, self.max_message).timeout(self.timeout);
-        Ok((child, client))
+        Ok(Running { child, client, is_checked: false })
     }
 }
 
 impl Drop for ChildServer {
     fn drop(&mut self) {
-        if let (Some((child, client)), Ok(runtime)) =
+        if let (Some(running), Ok(runtime)) =
             (self.running.get_mut().take(), tokio::runtime::Handle::try_current())
         {
-            runtime.spawn(shut_down(child, client, DROP_TIMEOUT));
+            runtime.spawn(shut_down(running, DROP_TIMEOUT));
         }
     }
 }
@@ -242,8 +251,23 @@ impl Transport for ChildServer {
             let program = self.spec.program.to_string_lossy();
             TransportError::not_sent(format!("{program} did not start within {:?}", self.timeout))
         })??;
-        client.send(outgoing).await
+        let is_discover = outgoing.request.method == method::DISCOVER;
+        let response = client.send(outgoing).await?;
+        if is_discover && speaks_ours(&response) {
+            let mut running = self.running.lock().await;
+            if let Some(running) = running.as_mut().filter(|_| !client.is_closed()) {
+                running.is_checked = true;
+            }
+        }
+        Ok(response)
     }
+}
+
+/// Returns true if a response to `server/discover` names our version.
+fn speaks_ours(response: &Response) -> bool {
+    let result = response.outcome.as_ref().ok().map(|result| serde_json::from_str(result.get()));
+    let Some(Ok(DiscoverResult { supported_versions, .. })) = result else { return false };
+    supported_versions.iter().any(|version| version == PROTOCOL_VERSION)
 }
 
 /// Checks that a server that was just started speaks our version (specification: stdio, "Backward
@@ -283,7 +307,8 @@ async fn check_version(
 }
 
 /// Waits for a process to exit, and kills it if it does not.
-async fn shut_down(mut child: Child, client: StreamClient, timeout: Duration) {
+async fn shut_down(running: Running, timeout: Duration) {
+    let Running { mut child, client, .. } = running;
     client.close();
     if tokio::time::timeout(timeout, child.wait()).await.is_ok() {
         return;
