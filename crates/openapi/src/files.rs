@@ -2,6 +2,7 @@
 //!
 //! In the arguments of a tool, which are JSON, a file is an object with its name and its content.
 
+use std::collections::HashSet;
 use std::io;
 
 use mrtr_schema::Object;
@@ -28,6 +29,7 @@ pub(crate) fn schema_with_files(
     budget.take(resolved)?;
     let mut form = resolved.as_object().cloned().unwrap_or_default();
     if schema.get("$ref").is_some() {
+        budget.take(schema)?;
         add_siblings(&mut form, schema);
     }
     let Some(Value::Object(properties)) = form.get_mut("properties") else { return Ok(None) };
@@ -52,9 +54,10 @@ fn add_siblings(form: &mut Object, schema: &Value) {
                 own.extend(more.clone());
             }
             ("required", Some(Value::Array(own)), Value::Array(more)) => {
-                let new = more.iter().filter(|name| !own.contains(name)).cloned();
-                let new: Vec<_> = new.collect();
-                own.extend(new);
+                let known = own.iter().filter_map(Value::as_str).map(str::to_owned);
+                let known: HashSet<String> = known.collect();
+                let is_new = |name: &&Value| name.as_str().is_some_and(|n| !known.contains(n));
+                own.extend(more.iter().filter(is_new).cloned());
             }
             (_, Some(_), _) if !["title", "description"].contains(&key.as_str()) => {
                 others.insert(key.clone(), value.clone());

@@ -43,6 +43,9 @@ impl OAuthClient {
     /// Deletes the session with the MCP server at `url`, with its registered clients, and asks the
     /// authorization server to revoke the tokens.
     ///
+    /// Before another user logs in, clear the caches of clients (`Client::clear_cache` of
+    /// `mrtr-client`).
+    ///
     /// # Errors
     ///
     /// If the store cannot be read or written. If the authorization server cannot revoke the
