@@ -271,10 +271,13 @@ async fn last_progress_is_the_status_message_also_of_a_task_that_has_ended() {
             }
             tokio::time::sleep(Duration::from_secs(2)).await;
             cx.progress(3.0, Some(3.0), None);
+            // It is being written when the handler returns.
+            tokio::time::sleep(Duration::from_millis(1)).await;
             "done"
         });
         tool.task(TaskPolicy::immediately())
     });
+    fleet.connections[0].is_slow.store(true, std::sync::atomic::Ordering::SeqCst);
     let id = id_of(&fleet.call(0, json!({})).await);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(fleet.get(0, &id).await["statusMessage"], "2 of 3");

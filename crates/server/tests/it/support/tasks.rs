@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) hangs_in_creations: Arc<AtomicBool>,
     /// Never replies to claims.
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
+    /// Replies to writes after 5 ms.
+    pub(crate) is_slow: Arc<AtomicBool>,
     /// Refuses new tasks.
     pub(crate) is_full: Arc<AtomicBool>,
     /// All operations but reads, claims that found nothing, and waiting for changes.
@@ -45,6 +47,7 @@ impl Connection {
             loses_replies: Arc::default(),
             hangs_in_creations: Arc::default(),
             hangs_in_claims: Arc::default(),
+            is_slow: Arc::default(),
             is_full: Arc::default(),
             operations: Arc::default(),
             written: Arc::default(),
@@ -134,7 +137,11 @@ impl TaskStore for Connection {
     async fn write(&self, write: TaskWrite) -> Result<Verdict, TaskStoreError> {
         self.count()?;
         self.keep(write.entries.iter().chain(&write.view));
-        TaskStore::write(&self.store, write).await
+        let verdict = TaskStore::write(&self.store, write).await;
+        if self.is_slow.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        verdict
     }
 
     async fn next_change(&self) -> TaskKey {
