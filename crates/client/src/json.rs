@@ -1,5 +1,6 @@
 //! Conversions between typed values and JSON text, with the client's errors.
 
+use mrtr_schema::peer_text::truncate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -23,6 +24,9 @@ pub(crate) fn decode_result<R: DeserializeOwned>(
     method: &str,
     result: &RawValue,
 ) -> Result<R, CallError> {
-    serde_json::from_str(result.get())
-        .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
+    serde_json::from_str(result.get()).map_err(|error| {
+        // It may quote the server's text.
+        let why = error.to_string();
+        CallError::protocol(format!("malformed result of {method}: {}", truncate(&why)))
+    })
 }

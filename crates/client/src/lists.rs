@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mrtr_schema::icon::Icon;
 use mrtr_schema::jsonrpc;
 use mrtr_schema::method;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::prompt::{ListPromptsResult, Prompt};
 use mrtr_schema::resource::{
     ListResourceTemplatesResult, ListResourcesResult, Resource, ResourceTemplate,
@@ -48,7 +49,8 @@ impl<T: Transport> Client<T> {
                 true
             }
             Err(why) => {
-                tracing::warn!(target: "mrtr::client", tool = tool.name, why, "ignoring invalid tool");
+                let tool = quote(&tool.name);
+                tracing::warn!(target: "mrtr::client", tool, why, "ignoring invalid tool");
                 false
             }
         });

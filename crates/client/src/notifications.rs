@@ -2,6 +2,7 @@
 
 use mrtr_schema::jsonrpc::{Notification, RequestId};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
+use mrtr_schema::peer_text::truncate;
 
 pub(crate) type ProgressHandler = dyn Fn(Progress) + Send + Sync;
 
@@ -33,6 +34,8 @@ pub(crate) fn deliver(
         _ => Ok(()),
     };
     if let Err(error) = outcome {
-        tracing::warn!(target: "mrtr::client", %error, "ignoring malformed notification");
+        let error = error.to_string();
+        let error = &*truncate(&error);
+        tracing::warn!(target: "mrtr::client", error, "ignoring malformed notification");
     }
 }

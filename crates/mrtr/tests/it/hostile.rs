@@ -199,6 +199,12 @@ async fn malformed_responses_have_a_specific_error() {
         (result(json!({ "resultType": 5, "content": [] })), "malformed result"),
         (result(json!({ "content": "text" })), "malformed result"),
         (
+            result(json!({ "content": [
+                { "type": "text", "text": "", "annotations": { "audience": ["\u{1b}[2J\nERROR"] } },
+            ] })),
+            "malformed result",
+        ),
+        (
             body(|id| {
                 let form = form();
                 let requests = format!(r#"{{"q":{form},"q":{form}}}"#);
@@ -228,6 +234,7 @@ async fn malformed_responses_have_a_specific_error() {
             source = cause.source();
         }
         assert!(error.is_protocol() && text.contains(reason), "{reason}: {text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
     }
 }
 

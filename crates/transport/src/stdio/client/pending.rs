@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, Progress, name};
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
 use tokio::sync::oneshot;
 
@@ -56,6 +57,7 @@ impl Pending {
             Message::Request(request) => {
                 let method = request.method.clone();
                 if !self.pass_on(Message::Request(request)) {
+                    let method = quote(&method);
                     tracing::warn!(target: "mrtr::stdio", method, "request from the server ignored");
                 }
             }
