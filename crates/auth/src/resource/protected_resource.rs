@@ -1,16 +1,17 @@
 //! The state of a protected resource, and the check of a request.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, str};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, Uri};
+use http::{HeaderValue, Method, Response, Uri};
 use mrtr_codec::Principal;
 use mrtr_transport::{GrantedScopes, ProofKey};
 
 use super::challenge::Challenges;
-use super::claims::{Claims, Confirmation, InvalidToken};
+use super::claims::{Claims, Confirmation, InvalidToken, LEEWAY};
 use super::clock::Clock;
 use super::credentials::{Credentials, MALFORMED, Scheme, is_well_formed, take_authorization};
 use super::dpop::DpopState;
@@ -24,12 +25,20 @@ use super::strict_json::Json;
 use super::token_cache::{DigestKey, TokenCache};
 use crate::{ResourceId, Scopes};
 
-/// The time for which a verified JWT is not verified again, in seconds. A key that its issuer
-/// removes is used that much longer.
-const JWT_AGE: u64 = 60;
-/// The time for which a positive response of an introspection endpoint is used, in seconds.
-const ACTIVE_AGE: u64 = 30;
-/// The time for which a negative one is used, in seconds.
+/// For how long an outcome of a verification is used, in seconds.
+#[derive(Clone, Copy)]
+struct Ages {
+    /// For new requests.
+    kept: u64,
+    /// For a stream of changes, which then ends, so that its client asks with its present token.
+    stream: u64,
+}
+
+/// A JWT ends with its `exp`. A key that its issuer removes is used that much longer.
+const JWT: Ages = Ages { kept: 60, stream: u64::MAX };
+/// A positive response of an introspection endpoint.
+const ACTIVE: Ages = Ages { kept: 30, stream: 300 };
+/// The time for which a negative response is used, in seconds.
 const INACTIVE_AGE: u64 = 5;
 
 /// The header with the next nonce for proofs (RFC 9449, section 8.1).
@@ -66,16 +75,20 @@ pub(super) struct VerifiedToken {
     scopes: Scopes,
     granted: GrantedScopes,
     confirmation: Option<Confirmation>,
+    /// When streams of changes end, in seconds since 1970.
+    ends: u64,
 }
 
-/// The issuer of a token, its claims, and the time for which they are kept, in seconds.
-type Verdict<'a> = (&'a IssuerState, Claims, u64);
+/// The issuer of a token, its claims, and for how long they are used.
+type Verdict<'a> = (&'a IssuerState, Claims, Ages);
 
 /// What is kept of a request that passed, for its response.
 pub(super) struct Passed {
     scheme: Scheme,
     /// The next nonce for the client's proofs.
     nonce: Option<HeaderValue>,
+    /// The time that is left to a stream of changes. `None`: no limit, or another request.
+    pub(super) stream_time: Option<Duration>,
 }
 
 impl ProtectedResource {
@@ -137,7 +150,9 @@ impl ProtectedResource {
         if let Some(Confirmation::Thumbprint(thumbprint)) = &token.confirmation {
             head.extensions.insert(ProofKey::new(thumbprint.as_str()));
         }
-        Ok(Passed { scheme, nonce })
+        let stream_time = (is_stream_of_changes(head) && token.ends != u64::MAX)
+            .then(|| Duration::from_secs(token.ends.saturating_sub(state.clock.now())));
+        Ok(Passed { scheme, nonce, stream_time })
     }
 
     /// Completes the response to a request that passed.
@@ -208,7 +223,7 @@ impl State {
         // A future is as large as the largest one in it, so the rare one is boxed.
         let outcome = Box::pin(self.verify_with_issuers(token)).await;
         let now = self.clock.now();
-        let (issuer, claims, age) = match outcome {
+        let (issuer, claims, ages) = match outcome {
             Ok(found) => found,
             Err(refusal) => {
                 if refusal == Refusal::InvalidToken(InvalidToken::Inactive) {
@@ -217,8 +232,10 @@ impl State {
                 return Err(refusal);
             }
         };
-        let until = now.saturating_add(age).min(claims.expires.unwrap_or(u64::MAX));
-        let verified = Arc::new(self.verified_token(issuer, claims));
+        let until = now.saturating_add(ages.kept).min(claims.expires.unwrap_or(u64::MAX));
+        let ends = claims.expires.map_or(u64::MAX, |expires| expires.saturating_add(LEEWAY));
+        let ends = ends.min(now.saturating_add(ages.stream));
+        let verified = Arc::new(self.verified_token(issuer, claims, ends));
         self.verified.insert(digest, Arc::clone(&verified), now, until);
         Ok(verified)
     }
@@ -250,10 +267,10 @@ impl State {
         let issuer = issuer.ok_or(InvalidToken::Issuer)?;
         match issuer {
             IssuerState::Jwt(state) => {
-                Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT_AGE))
+                Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT))
             }
             IssuerState::Introspection(state) => {
-                Ok((issuer, state.check(text, audience, clock).await?, ACTIVE_AGE))
+                Ok((issuer, state.check(text, audience, clock).await?, ACTIVE))
             }
         }
     }
@@ -265,7 +282,7 @@ impl State {
         for issuer in &self.issuers {
             let IssuerState::Introspection(state) = issuer else { continue };
             match state.check(token, audience, clock).await {
-                Ok(claims) => return Ok((issuer, claims, ACTIVE_AGE)),
+                Ok(claims) => return Ok((issuer, claims, ACTIVE)),
                 Err(refusal) if introspection::may_be_of_another(&refusal) => {
                     // An unreachable issuer may be the one that knows the token.
                     if outcome != Refusal::Unavailable {
@@ -278,15 +295,22 @@ impl State {
         Err(outcome)
     }
 
-    fn verified_token(&self, issuer: &IssuerState, claims: Claims) -> VerifiedToken {
+    fn verified_token(&self, issuer: &IssuerState, claims: Claims, ends: u64) -> VerifiedToken {
         let mut principal = Principal::new(issuer.issuer().as_str(), claims.subject);
         if let Some(client) = claims.client {
             principal = principal.with_client(client);
         }
         let scopes = self.hierarchy.expand(claims.scopes);
         let granted = GrantedScopes::new(scopes.iter());
-        VerifiedToken { principal, scopes, granted, confirmation: claims.confirmation }
+        VerifiedToken { principal, scopes, granted, confirmation: claims.confirmation, ends }
     }
+}
+
+/// Returns true if the response is a stream of changes, which may last longer than a token: of
+/// `subscriptions/listen`, or of a session of legacy revisions.
+fn is_stream_of_changes(head: &Parts) -> bool {
+    let method = head.headers.get("mcp-method");
+    head.method == Method::GET || method.is_some_and(|method| method == "subscriptions/listen")
 }
 
 /// Creates the service that answers with the metadata.

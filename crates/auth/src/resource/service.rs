@@ -81,7 +81,8 @@ where
             };
             let mut response = inner.call(Request::from_parts(head, body)).await?;
             resource.complete(&passed, &mut response);
-            Ok(response.map(ResponseBody::from_inner))
+            let stream_time = passed.stream_time;
+            Ok(response.map(|body| ResponseBody::from_inner(body, stream_time)))
         })
     }
 }

@@ -1,15 +1,24 @@
 //! The responses: challenges, metadata, and what reaches the inner service.
 
-use http::Request;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use mrtr_auth::resource::{
     IntrospectionIssuer, JwtIssuer, ProtectedResource, ProtectedResourceBuilder, TokenIssuer,
 };
 use mrtr_codec::Principal;
 use mrtr_transport::GrantedScopes;
 use serde_json::{Value, json};
+use tower_service::Service;
 
 use super::keys::Key;
-use super::{Answer, Fixture, ISSUER, Inner, RESOURCE, fixed, token};
+use super::{Answer, Fixture, ISSUER, Inner, RESOURCE, START, fixed, token};
 
 const METADATA: &str = "https://booking.example/.well-known/oauth-protected-resource/mcp";
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
@@ -238,5 +247,64 @@ fn invalid_settings_are_rejected() {
         (build(good().scopes_supported(["offline_access"])), "offline_access"),
     ] {
         assert!(error.contains(expected), "{error} / {expected}");
+    }
+}
+
+/// The body of a stream without events.
+struct Endless;
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+#[derive(Clone)]
+struct Streams;
+
+impl Service<Request<Full<Bytes>>> for Streams {
+    type Response = Response<Endless>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+        ready(Ok(Response::new(Endless)))
+    }
+}
+
+/// Its client opens it again, with the token that it has then. A call may last longer.
+#[tokio::test(start_paused = true)]
+async fn stream_of_changes_ends_with_its_token() {
+    let key = Key::generate("ES256", "k1");
+    let fixture = Fixture::new(fixed(&[&key]));
+    let token = token(&key, ISSUER, json!({ "exp": START + 60 }));
+    for (method, mcp_method, is_limited) in [
+        (Method::POST, Some("subscriptions/listen"), true),
+        (Method::GET, None, true),
+        (Method::POST, Some("tools/call"), false),
+    ] {
+        let mut request = Request::builder().method(method).uri("/mcp");
+        request = request.header("authorization", format!("Bearer {token}"));
+        if let Some(mcp_method) = mcp_method {
+            request = request.header("mcp-method", mcp_method);
+        }
+        let request = request.body(Full::default()).unwrap();
+        let mut service = fixture.resource.protect(Streams);
+        let response = service.call(request).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let read = tokio::time::timeout(Duration::from_hours(1), response.collect()).await;
+        assert_eq!(read.is_ok(), is_limited, "{mcp_method:?}");
+        // With the leeway of 30 s.
+        assert!(!is_limited || begun.elapsed() == Duration::from_secs(90), "{mcp_method:?}");
     }
 }
