@@ -28,6 +28,14 @@ macro_rules! script {
     ($name:literal) => {
         Script::new(concat!(include_str!("redis/prelude.lua"), include_str!($name)))
     };
+    // Also while Redis is full: tasks that go on come to an end, which makes room.
+    ($name:literal, if full) => {
+        Script::new(concat!(
+            "#!lua flags=allow-oom\n",
+            include_str!("redis/prelude.lua"),
+            include_str!($name)
+        ))
+    };
 }
 
 /// A [`TaskStore`] in Redis 7 or newer, or in Valkey.
@@ -39,7 +47,8 @@ macro_rules! script {
 /// unknown. So configure:
 ///
 /// - `appendonly yes` and `appendfsync always`. Otherwise a restart loses the last second, or all.
-/// - `maxmemory-policy noeviction`. When Redis is full, it then refuses new tasks.
+/// - `maxmemory-policy noeviction`. When Redis is full, it then refuses new tasks and answers, and
+///   the other tasks go on.
 ///
 /// [`connect`](Self::connect) logs a warning if these settings differ. A failover to a replica of
 /// Redis that lags behind loses writes in any case: replication is asynchronous. For tasks that
@@ -88,9 +97,9 @@ impl RedisTaskStore {
             create: script!("redis/create.lua"),
             read: script!("redis/read.lua"),
             answer: script!("redis/answer.lua"),
-            cancel: script!("redis/cancel.lua"),
-            claim: script!("redis/claim.lua"),
-            write: script!("redis/write.lua"),
+            cancel: script!("redis/cancel.lua", if full),
+            claim: script!("redis/claim.lua", if full),
+            write: script!("redis/write.lua", if full),
         };
         let listener = Listener::new(client);
         Ok(Self { connection, listener, prefix: "mrtr:".to_owned(), scripts })

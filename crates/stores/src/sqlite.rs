@@ -8,15 +8,15 @@ mod write;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mrtr_server::tasks::{
     Claim, Created, HeldTask, Lease, NewTask, TaskKey, TaskRecord, TaskStore, TaskStoreError,
     TaskWrite, Verdict,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use self::operations::Source;
 use self::worker::{Worker, failed};
@@ -60,6 +60,8 @@ pub struct SqliteTaskStore {
     source: Source,
     /// The last change that was read.
     last_change: AtomicI64,
+    /// When changes are read again.
+    next_poll: Mutex<Instant>,
 }
 
 impl SqliteTaskStore {
@@ -81,6 +83,7 @@ impl SqliteTaskStore {
             changes: Arc::default(),
             source: Source(i64::from_le_bytes(source.to_le_bytes())),
             last_change: AtomicI64::new(last_change),
+            next_poll: Mutex::new(Instant::now()),
         })
     }
 
@@ -151,9 +154,16 @@ impl TaskStore for SqliteTaskStore {
 
     async fn next_change(&self) -> TaskKey {
         loop {
+            let next_poll = *self.next_poll.lock().unwrap_or_else(PoisonError::into_inner);
             tokio::select! {
+                biased;
+                // First: this process may have changes without end.
+                () = sleep_until(next_poll) => {
+                    self.poll().await;
+                    let next = Instant::now() + POLL;
+                    *self.next_poll.lock().unwrap_or_else(PoisonError::into_inner) = next;
+                }
                 key = self.changes.next() => return key,
-                () = sleep(POLL) => self.poll().await,
             }
         }
     }

@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) close_waiters: Vec<Waker>,
     /// True if no step may begin any more.
     pub(super) is_stopping: bool,
+    /// True if the task was cancelled.
+    pub(super) is_cancelled: bool,
     pub(super) detach: Detach,
     /// The commits to a store, if the journal is in one.
     pub(super) commits: Option<Box<Commits>>,

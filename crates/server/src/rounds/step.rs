@@ -332,6 +332,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             let is_committed = ready!(round.poll_committed(decision, cx.waker()));
             this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
                 _ if !is_committed => return Poll::Ready(Err(Error::round_closed(key))),
+                StepState::Deciding(..) if round.is_cancelled() => StepState::Abandoned(None),
                 StepState::Deciding(run, _, guard) => start(guard, &this.options, this.detach, run),
                 other => other,
             };

@@ -233,11 +233,18 @@ impl Round {
         }
     }
 
-    /// Lets no step begin from now on. Returns true if none is in flight.
-    pub(crate) fn stop(&self) -> bool {
+    /// Lets no step begin from now on. Returns true if none is in flight. A step that is recorded
+    /// ahead, and has not begun, begins nonetheless, unless the task was cancelled.
+    pub(crate) fn stop(&self, is_cancelled: bool) -> bool {
         let mut state = self.lock();
         state.is_stopping = true;
+        state.is_cancelled |= is_cancelled;
         state.steps_in_flight == 0
+    }
+
+    /// Returns true if the task was cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.lock().is_cancelled
     }
 
     /// Sends progress to the client, unless an earlier round sent it.

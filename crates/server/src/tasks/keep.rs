@@ -57,7 +57,8 @@ impl Run {
                     return Poll::Ready(Next::Write(Some(unsaved), renews));
                 }
                 if let Some((reason, timeout)) = &mut stop
-                    && (self.round.stop() || timeout.as_mut().poll(cx).is_ready())
+                    && (self.round.stop(matches!(reason, Stop::Cancelled))
+                        || timeout.as_mut().poll(cx).is_ready())
                 {
                     return Poll::Ready(Next::Stop(*reason));
                 }

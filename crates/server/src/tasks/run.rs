@@ -137,9 +137,8 @@ impl Run {
             journal.entries.push(Entry::unpack(&entry).map_err(malformed)?);
         }
         let length = journal.entries.len() as u64;
-        let mut known = call.known.clone();
         let mut responses = InputResponses::default();
-        let mut answered = Vec::new();
+        let (mut answered, mut bodies) = (Vec::new(), Vec::new());
         view.answer_bytes = 0;
         for answer in answers {
             let body = seal.open(Part::Answer(&answer.question), &answer.answer);
@@ -154,7 +153,7 @@ impl Run {
                 let value = value.map_err(|_| "malformed".to_owned())?;
                 responses.0.push((open.key.to_string(), value));
             }
-            known.push((SharedStr::from(&*answer.question), SharedStr::from(body)));
+            bodies.push((answer.epoch, SharedStr::from(body)));
             answered.push(answer.question);
         }
         let tool = registry.tool(&handler.tool).ok_or("the tool does not exist")?;
@@ -170,11 +169,19 @@ impl Run {
                 );
                 journal = Journal::default();
                 responses = InputResponses::default();
-                view.restart();
+                view.restart(epoch);
                 write.position = Some(0);
             }
             Compatibility::Refuse => return Err("the handler is too old".to_owned()),
         }
+        // A handler that began anew runs its steps with the keys that they had before.
+        let (known, first) = match view.restarted {
+            None => (call.known.clone(), 0),
+            Some(restarted) => (Vec::new(), restarted.saturating_add(1)),
+        };
+        let answers = answered.iter().map(|question| SharedStr::from(&**question)).zip(bodies);
+        let counting = answers.filter(|(_, (epoch, _))| *epoch >= first);
+        let known = known.into_iter().chain(counting.map(|(key, (_, body))| (key, body))).collect();
         // `attempts` also counts claims whose reply was lost, which started no run. So each run after
         // the first records in the view that it has begun.
         let failed_runs = match attempts {
@@ -292,7 +299,8 @@ impl Run {
             return self.fail(error).await;
         }
         let max_rounds = tool.options.max_rounds;
-        if self.epoch >= max_rounds {
+        // Without a question, another replica goes on in the same epoch.
+        if self.epoch >= max_rounds && !open.is_empty() {
             return self.settle_fault(tool, &Fault::too_many_rounds(max_rounds)).await;
         }
         let saved = self.holding.writing_from().map_or(saved, |from| from.min(saved));

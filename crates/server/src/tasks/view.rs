@@ -28,6 +28,9 @@ pub(crate) struct View {
     pub(crate) failed_at: u64,
     /// The length of all answers that were taken in, also of those that were refused.
     pub(crate) answer_bytes: u64,
+    /// The epoch in which the handler began anew, in a version that cannot continue the journal of
+    /// an earlier one. Earlier answers do not count.
+    pub(crate) restarted: Option<u32>,
     /// The progress that the handler has reported.
     pub(crate) message: Option<String>,
     pub(crate) outcome: Option<ViewOutcome>,
@@ -112,9 +115,10 @@ impl View {
     }
 
     /// Starts the task over: no question is open, and the journal is empty.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, epoch: u32) {
         self.questions.clear();
         self.entries = 0;
+        self.restarted = Some(epoch);
     }
 
     /// Ends the task: nothing is open any more.
@@ -137,6 +141,7 @@ impl View {
         }
         out.number(self.entries).number(self.failed_runs);
         out.number(self.failed_at).number(self.answer_bytes);
+        out.number(self.restarted.map_or(0, |epoch| u64::from(epoch) + 1));
         out.option(self.message.as_deref().map(str::as_bytes));
         match &self.outcome {
             None => out.byte(0),
@@ -167,6 +172,8 @@ impl View {
         view.failed_runs = input.number()?;
         view.failed_at = input.number()?;
         view.answer_bytes = input.number()?;
+        let restarted = input.number()?.checked_sub(1).map(u32::try_from);
+        view.restarted = restarted.transpose().map_err(|_| DecodeError)?;
         view.message = input.optional_text()?.map(str::to_owned);
         view.outcome = match input.byte()? {
             0 => None,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mrtr_server::tasks::TaskPolicy;
-use mrtr_server::{Context, Error, Tool};
+use mrtr_server::{Context, Error, Step, Tool};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -210,13 +210,17 @@ async fn a_deployment_that_does_not_fit_loses_no_task() {
 #[tokio::test(start_paused = true)]
 async fn a_newer_version_continues_or_restarts_a_task_and_an_older_one_leaves_it_alone() {
     for (old, new, restarts) in [((1, 0), (2, 1), false), ((1, 0), (2, 2), true)] {
-        let runs = Counter::default();
+        let (runs, keys) = (Counter::default(), Arc::<Mutex<Vec<String>>>::default());
         let fleet = TaskFleet::start_with(2, |n, builder| {
-            let runs = runs.clone();
+            let (runs, keys) = (runs.clone(), Arc::clone(&keys));
             let tool = Tool::new("t", "", move |cx: Context| {
-                let runs = runs.clone();
+                let (runs, keys) = (runs.clone(), Arc::clone(&keys));
                 async move {
-                    cx.step("s", async |_| Ok(runs.increment())).await?;
+                    let step = async |step: Step| {
+                        keys.lock().unwrap().push(step.idempotency_key().to_owned());
+                        Ok(runs.increment())
+                    };
+                    cx.step("s", step).await?;
                     let answer: Text = cx.elicit("q", "What?").await?;
                     cx.step("s2", async |_| Ok(())).await?;
                     let more: Text = cx.elicit("q2", "And?").await?;
@@ -253,6 +257,8 @@ async fn a_newer_version_continues_or_restarts_a_task_and_an_older_one_leaves_it
             fleet.connections[1].restore();
             assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "bc");
             assert_eq!(runs.get(), 2);
+            let keys = keys.lock().unwrap();
+            assert_eq!(keys[0], keys[1], "the key of a step depends on the answers of its own run");
         } else {
             let task = fleet.wait_for(1, &id, "input_required").await;
             assert!(task["inputRequests"].get("q").is_none() || runs.get() == 1);

@@ -17,11 +17,12 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of every session. All statements find their rows by keys: the other plans are those
-/// of tables that were empty when they were made. A replica that hangs in a transaction loses it.
+/// of tables that were empty when they were made. A replica that hangs in a transaction loses it:
+/// the locks would keep others from its tasks.
 const SETTINGS: &str = "
 SET default_transaction_isolation = 'read committed';
 SET statement_timeout = '30s';
-SET idle_in_transaction_session_timeout = '30s';
+SET idle_in_transaction_session_timeout = '5s';
 SET enable_seqscan = off;
 SET enable_mergejoin = off;
 SET plan_cache_mode = force_generic_plan;

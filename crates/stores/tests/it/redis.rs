@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mrtr_server::tasks::{RunEnd, TaskKey, TaskStore as _, TaskStoreError, TaskWrite};
+use mrtr_server::tasks::{
+    RunEnd, StoredStatus, TaskKey, TaskStore as _, TaskStoreError, TaskWrite,
+};
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::RedisTaskStore;
 use mrtr_testkit::servers::Redis;
@@ -67,9 +69,19 @@ async fn redis_deletes_what_is_over() {
 async fn redis_reports_a_full_server() {
     let redis = Redis::start();
     let store = store(&redis).await;
+    let (key, held) = create(&store, task("held")).await;
+    let (cancelled, _) = create(&store, task("cancelled")).await;
     assert_eq!(redis.command("CONFIG SET maxmemory 1"), "+OK");
     let full = store.create(task("a"), lease()).await;
     assert!(matches!(full, Err(TaskStoreError::Full)), "{full:?}");
+    let full = store.answer(key, vec![("q".to_owned(), b"a".to_vec())]).await;
+    assert!(matches!(full, Err(TaskStoreError::Full)), "{full:?}");
+    // The others come to an end.
+    store.cancel(cancelled).await.unwrap();
+    assert_eq!(store.write(append(key, held, 0)).await.unwrap(), KEPT);
+    let end = Some(RunEnd::Ended(StoredStatus::Completed));
+    let ended = store.write(TaskWrite { end, ..TaskWrite::new(key, held) }).await;
+    assert_eq!(ended.unwrap(), KEPT);
     assert_eq!(redis.command("CONFIG SET maxmemory 0"), "+OK");
     create(&store, task("a")).await;
 }

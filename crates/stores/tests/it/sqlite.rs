@@ -106,6 +106,23 @@ async fn sqlite_announces_changes_to_all_processes() {
     assert_eq!(count("SELECT count(*) FROM mrtr_change"), 1_024);
 }
 
+/// Its own changes come without a pause.
+#[tokio::test]
+async fn sqlite_announces_changes_to_a_process_that_is_busy() {
+    let folder = Folder::create();
+    let (one, busy) = (folder.open(), folder.open());
+    let (key, _) = create(&one, task("a")).await;
+    let (own, _) = create(&busy, task("b")).await;
+    one.cancel(key).await.unwrap();
+    for n in 0.. {
+        busy.answer(own, vec![(format!("q{n}"), Vec::new())]).await.unwrap();
+        if busy.next_change().await == key {
+            break;
+        }
+        assert!(n < 10_000, "the change of another process is not seen");
+    }
+}
+
 /// A process that is killed loses nothing that was acknowledged.
 #[test]
 fn sqlite_keeps_acknowledged_writes_when_its_process_is_killed() {
