@@ -18,8 +18,12 @@ pub const WASM: &str = "wasm32-unknown-unknown";
 pub const SYSTEMS: [(&str, &str); 3] =
     [("wasm", WASM), ("windows", "x86_64-pc-windows-gnu"), ("macos", "aarch64-apple-darwin")];
 
-/// The compiler, its own standard library, and the source of it.
-const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
+/// The compiler, its own standard library, the source of it, and the program that makes import
+/// libraries of Windows, which the standard library needs since Rust 1.96.
+const PACKAGES: [&str; 4] =
+    ["rustc-web", "libstd-rust-web-dev", "rust-web-src", "binutils-mingw-w64-x86-64"];
+/// That program, below the folder.
+const DLLTOOL: &str = "usr/bin/x86_64-w64-mingw32-dlltool";
 /// The linker, of the compiler's version of LLVM.
 const LINKER: &str = "lld";
 
@@ -47,6 +51,11 @@ impl CrossRust {
     pub fn apply(&self, command: &mut Command) {
         let Self::Debian(home) = self else { return };
         command.env("RUSTC", home.join("usr/bin/rustc")).env("LD_LIBRARY_PATH", libraries(home));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::split_paths(&path).chain([home.join("usr/bin")]);
+        if let Ok(path) = std::env::join_paths(path) {
+            command.env("PATH", path);
+        }
         // Cargo builds standard libraries only with unstable options.
         command.env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=std,panic_abort");
     }
@@ -67,9 +76,9 @@ fn home() -> PathBuf {
     target().join("xtask/cross-rust")
 }
 
-/// Returns true if Debian's compiler is unpacked.
+/// Returns true if Debian's compiler is unpacked, with all that it needs.
 fn is_unpacked() -> bool {
-    home().join("complete").is_file()
+    home().join("complete").is_file() && home().join(DLLTOOL).is_file()
 }
 
 /// Returns true if there is a compiler for all systems.
