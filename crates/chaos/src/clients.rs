@@ -1,6 +1,7 @@
 //! The clients: each caller makes one order after the other, and one thief tries to continue the
 //! orders of other callers.
 
+use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -200,6 +201,17 @@ impl Callers {
     }
 }
 
+/// Returns the text of an error, with its causes.
+fn with_causes(error: &TransportError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// A connection that records every request.
 struct Recorded<T> {
     transport: T,
@@ -225,7 +237,7 @@ impl<T: Transport> Transport for Recorded<T> {
             }
             _ => None,
         };
-        let broken = response.as_ref().err().map(ToString::to_string);
+        let broken = response.as_ref().err().map(with_causes);
         let mut now = lock(&self.now);
         let (asked, is_legacy) = (now.asked.len(), now.is_legacy);
         now.attempts.push(Attempt { begun: since, asked, took, is_first, broken, refused });
