@@ -209,21 +209,19 @@ impl Prompter {
             if self.is_abandoned() {
                 return Ok(Err(ElicitResult::cancel()));
             }
-            let value = match ask_field(field)? {
-                FieldAnswer::Value(value) => value,
+            let problem = match ask_field(field)? {
                 FieldAnswer::Omitted => return Ok(Ok(Map::new())),
                 FieldAnswer::Dismissed => return Ok(Err(ElicitResult::cancel())),
-                FieldAnswer::Missing => Value::Null,
-            };
-            if value.is_null() {
-                note("  This field is required.");
-            } else {
-                let content = schema.coerce(Map::from_iter([(field.name.clone(), value)]));
-                match schema.validate(content) {
-                    Ok(content) => return Ok(Ok(content)),
-                    Err(problems) => note(&format!("  {}", sanitize_line(&problems.to_string()))),
+                FieldAnswer::Missing => "This field is required.".to_owned(),
+                FieldAnswer::Value(value) => {
+                    let content = schema.coerce(Map::from_iter([(field.name.clone(), value)]));
+                    match schema.validate(content) {
+                        Ok(content) => return Ok(Ok(content)),
+                        Err(problems) => problems.to_string(),
+                    }
                 }
-            }
+            };
+            note(&format!("  {}", sanitize_line(&problem)));
             // Some forms have no valid answer, so each failure offers to leave.
             if let Some(result) = confirm("Again", 0)? {
                 return Ok(Err(result));

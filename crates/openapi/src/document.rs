@@ -50,13 +50,9 @@ impl Document {
 
     /// Returns the operations, each with its path item and its operation object.
     pub(crate) fn operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
-        self.all_operations().take(MAX_OPERATIONS)
-    }
-
-    fn all_operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
         let paths = self.root.get("paths").and_then(Value::as_object);
         let items = paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/'));
-        items.flat_map(move |(path, item)| {
+        let all = items.flat_map(move |(path, item)| {
             let item = self.resolve(item).unwrap_or(&Value::Null);
             METHODS.iter().filter_map(move |(key, method)| {
                 let object = item.get(key).filter(|value| value.is_object())?;
@@ -72,7 +68,8 @@ impl Document {
                 };
                 Some((operation, item, object))
             })
-        })
+        });
+        all.take(MAX_OPERATIONS)
     }
 
     /// Follows references in the document.

@@ -168,19 +168,17 @@ fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
 /// integers. Returns `None` if there are none, or the arguments are invalid.
 fn with_integers<A: DeserializeOwned>(arguments: &str) -> Option<A> {
     /// Returns the number of changes.
-    #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
     fn rewrite(value: &mut Value) -> usize {
         match value {
             Value::Array(all) => all.iter_mut().map(rewrite).sum(),
             Value::Object(all) => all.values_mut().map(rewrite).sum(),
-            // Up to 2⁵³, every integer has an exact double.
-            Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-                Some(float) if float.fract() == 0.0 && float.abs() <= 2f64.powi(53) => {
-                    *number = (float as i64).into();
+            Value::Number(number) => {
+                let whole = json::whole_float(number);
+                whole.map_or(0, |whole| {
+                    *number = whole.into();
                     1
-                }
-                _ => 0,
-            },
+                })
+            }
             _ => 0,
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Number, Value};
 
 use super::{ChoiceOption, Field, FieldKind, FormSchema, Format};
 use crate::Object;
+use crate::json::whole_float;
 
 /// A field whose value breaks a rule of the form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,15 +74,12 @@ impl Field {
     }
 
     /// Replaces an integer that is written as `2.0` by `2`, so that it decodes as an integer.
-    #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
     fn normalize(&self, value: &mut Value) {
-        if let (FieldKind::Number { integer: true, .. }, Some(number)) =
-            (&self.kind, value.as_f64())
-            && value.is_f64()
-            // Up to 2⁵³, every integer has an exact double.
-            && number.abs() <= 2f64.powi(53)
+        if let (FieldKind::Number { integer: true, .. }, Value::Number(number)) =
+            (&self.kind, value)
+            && let Some(whole) = whole_float(number)
         {
-            *value = Value::from(number as i64);
+            *number = whole.into();
         }
     }
 

@@ -50,11 +50,6 @@ impl Holding {
         *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner) = position;
     }
 
-    /// Records that a write was committed.
-    pub(super) fn committed(&self) {
-        self.set_writing_from(None);
-    }
-
     /// Records the progress that is being written, if there is any.
     pub(super) fn set_message(&self, message: Option<String>) {
         if message.is_some() {

@@ -91,7 +91,7 @@ impl Run {
             }
             let Some(cancel) = self.write(write).await else { return Stop::Lost };
             if let Some(unsaved) = unsaved {
-                self.holding.committed();
+                self.holding.set_writing_from(None);
                 self.round.committed(unsaved.change);
             }
             if cancel && !matches!(stop, Some((Stop::Cancelled, _))) {

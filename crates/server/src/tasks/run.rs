@@ -138,7 +138,7 @@ impl Run {
         }
         let length = journal.entries.len() as u64;
         let mut responses = InputResponses::default();
-        let (mut answered, mut bodies) = (Vec::new(), Vec::new());
+        let (mut answered, mut pairs) = (Vec::new(), Vec::new());
         view.answer_bytes = 0;
         for answer in answers {
             let body = seal.open(Part::Answer(&answer.question), &answer.answer);
@@ -153,7 +153,8 @@ impl Run {
                 let value = value.map_err(|_| "malformed".to_owned())?;
                 responses.0.push((open.key.to_string(), value));
             }
-            bodies.push((answer.epoch, SharedStr::from(body)));
+            let pair = (SharedStr::from(&*answer.question), SharedStr::from(body));
+            pairs.push((answer.epoch, pair));
             answered.push(answer.question);
         }
         let tool = registry.tool(&handler.tool).ok_or("the tool does not exist")?;
@@ -179,9 +180,8 @@ impl Run {
             None => (call.known.clone(), 0),
             Some(restarted) => (Vec::new(), restarted.saturating_add(1)),
         };
-        let answers = answered.iter().map(|question| SharedStr::from(&**question)).zip(bodies);
-        let counting = answers.filter(|(_, (epoch, _))| *epoch >= first);
-        let known = known.into_iter().chain(counting.map(|(key, (_, body))| (key, body))).collect();
+        let counting = pairs.into_iter().filter(|(epoch, _)| *epoch >= first);
+        let known = known.into_iter().chain(counting.map(|(_, pair)| pair)).collect();
         // `attempts` also counts claims whose reply was lost, which started no run. So each run after
         // the first records in the view that it has begun.
         let failed_runs = match attempts {

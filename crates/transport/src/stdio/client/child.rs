@@ -253,7 +253,8 @@ impl Transport for ChildServer {
         })??;
         let is_discover = outgoing.request.method == method::DISCOVER;
         let response = client.send(outgoing).await?;
-        if is_discover && speaks_ours(&response) {
+        let program = self.spec.program.to_string_lossy();
+        if is_discover && check_discovered(&program, &response).is_ok() {
             let mut running = self.running.lock().await;
             if let Some(running) = running.as_mut().filter(|_| !client.is_closed()) {
                 running.is_checked = true;
@@ -261,13 +262,6 @@ impl Transport for ChildServer {
         }
         Ok(response)
     }
-}
-
-/// Returns true if a response to `server/discover` names our version.
-fn speaks_ours(response: &Response) -> bool {
-    let result = response.outcome.as_ref().ok().map(|result| serde_json::from_str(result.get()));
-    let Some(Ok(DiscoverResult { supported_versions, .. })) = result else { return false };
-    supported_versions.iter().any(|version| version == PROTOCOL_VERSION)
 }
 
 /// Checks that a server that was just started speaks our version (specification: stdio, "Backward
@@ -289,11 +283,16 @@ async fn check_version(
     let response = client.send(OutgoingRequest::new(discover)).await.map_err(|error| {
         TransportError::not_sent(format!("{program} did not answer `server/discover`: {error}"))
     })?;
+    check_discovered(program, &response)
+}
+
+/// Checks that a response to `server/discover` names our version. Fails with the reason.
+fn check_discovered(program: &str, response: &Response) -> Result<(), TransportError> {
     let other = |reason: &dyn fmt::Display| {
         let why = format!("{program} does not speak MCP {PROTOCOL_VERSION}: {reason}");
         TransportError::invalid_request(why)
     };
-    let result = response.outcome.map_err(|error| {
+    let result = response.outcome.as_ref().map_err(|error| {
         other(&format_args!("it answered `server/discover` with an error: {error}"))
     })?;
     let discovered: DiscoverResult = serde_json::from_str(result.get()).map_err(|error| {
