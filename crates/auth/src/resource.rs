@@ -63,6 +63,7 @@ mod credentials;
 mod discovery;
 mod dpop;
 mod fetch;
+mod flights;
 mod introspection;
 mod issuer;
 mod jwk;

@@ -6,6 +6,7 @@ use super::challenge::{Challenges, DpopChallenge};
 use super::clock::Clock;
 use super::config_error::ConfigError;
 use super::dpop::Dpop;
+use super::flights::Flights;
 use super::issuer::{IssuerState, TokenIssuer};
 use super::protected_resource::{ProtectedResource, State, metadata_service};
 use super::scope_hierarchy::ScopeHierarchy;
@@ -174,7 +175,8 @@ impl ProtectedResourceBuilder {
                 ConfigError::new(format!("cannot create a random key: {error}"))
             })?,
             verified: TokenCache::new(token_cache::CAPACITY),
-            inactive: TokenCache::new(token_cache::CAPACITY),
+            refused: TokenCache::new(token_cache::CAPACITY),
+            introspections: Flights::new(),
         }))
     }
 }

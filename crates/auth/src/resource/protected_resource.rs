@@ -1,5 +1,6 @@
 //! The state of a protected resource, and the check of a request.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, str};
@@ -15,6 +16,7 @@ use super::claims::{Claims, Confirmation, InvalidToken, LEEWAY};
 use super::clock::Clock;
 use super::credentials::{Credentials, MALFORMED, Scheme, is_well_formed, take_authorization};
 use super::dpop::DpopState;
+use super::flights::Flights;
 use super::introspection;
 use super::issuer::IssuerState;
 use super::jws::{DecodedToken, Kind, MAX_TOKEN, MalformedToken};
@@ -22,7 +24,7 @@ use super::metadata_service::MetadataService;
 use super::rejection::Refusal;
 use super::scope_hierarchy::ScopeHierarchy;
 use super::strict_json::Json;
-use super::token_cache::{DigestKey, TokenCache};
+use super::token_cache::{DigestKey, TokenCache, TokenDigest};
 use crate::{ResourceId, Scopes};
 
 /// For how long an outcome of a verification is used, in seconds.
@@ -39,7 +41,7 @@ const JWT: Ages = Ages { kept: 60, stream: u64::MAX };
 /// A positive response of an introspection endpoint.
 const ACTIVE: Ages = Ages { kept: 30, stream: 300 };
 /// The time for which a negative response is used, in seconds.
-const INACTIVE_AGE: u64 = 5;
+const REFUSED_AGE: u64 = 5;
 
 /// The header with the next nonce for proofs (RFC 9449, section 8.1).
 const NONCE: &str = "dpop-nonce";
@@ -66,7 +68,9 @@ pub(super) struct State {
     pub(super) clock: Clock,
     pub(super) digest_key: DigestKey,
     pub(super) verified: TokenCache<Arc<VerifiedToken>>,
-    pub(super) inactive: TokenCache<()>,
+    /// Tokens that an introspection issuer does not vouch for.
+    pub(super) refused: TokenCache<InvalidToken>,
+    pub(super) introspections: Flights<Result<Arc<VerifiedToken>, Refusal>>,
 }
 
 /// A token that passed all checks but those of its proof.
@@ -78,9 +82,6 @@ pub(super) struct VerifiedToken {
     /// When streams of changes end, in seconds since 1970.
     ends: u64,
 }
-
-/// The issuer of a token, its claims, and for how long they are used.
-type Verdict<'a> = (&'a IssuerState, Claims, Ages);
 
 /// What is kept of a request that passed, for its response.
 pub(super) struct Passed {
@@ -217,48 +218,29 @@ impl State {
         if let Some(verified) = self.verified.get(&digest, now) {
             return Ok(verified);
         }
-        if self.inactive.get(&digest, now).is_some() {
-            return Err(InvalidToken::Inactive.into());
+        if let Some(reason) = self.refused.get(&digest, now) {
+            return Err(reason.into());
         }
-        // A future is as large as the largest one in it, so the rare one is boxed.
-        let outcome = Box::pin(self.verify_with_issuers(token)).await;
-        let now = self.clock.now();
-        let (issuer, claims, ages) = match outcome {
-            Ok(found) => found,
-            Err(refusal) => {
-                if refusal == Refusal::InvalidToken(InvalidToken::Inactive) {
-                    self.inactive.insert(digest, (), now, now.saturating_add(INACTIVE_AGE));
-                }
-                return Err(refusal);
-            }
-        };
-        let until = now.saturating_add(ages.kept).min(claims.expires.unwrap_or(u64::MAX));
-        let ends = claims.expires.map_or(u64::MAX, |expires| expires.saturating_add(LEEWAY));
-        let ends = ends.min(now.saturating_add(ages.stream));
-        let verified = Arc::new(self.verified_token(issuer, claims, ends));
-        self.verified.insert(digest, Arc::clone(&verified), now, until);
-        Ok(verified)
-    }
-
-    /// Returns the issuer that vouches for a token, its claims, and the time for which they are
-    /// kept.
-    async fn verify_with_issuers(&self, token: &[u8]) -> Result<Verdict<'_>, Refusal> {
         let malformed = Refusal::Malformed(MALFORMED);
         let text = str::from_utf8(token).map_err(|_| malformed)?;
+        // A future is as large as the largest one in it, so the rare ones are boxed.
         match DecodedToken::decode(text) {
-            Ok(decoded) => self.verify_jwt(text, &decoded).await,
+            Ok(decoded) => Box::pin(self.verify_jwt(digest, text, &decoded)).await,
             // The characters of a token are known to be right only if it is decoded.
             Err(_) if !is_well_formed(token) => Err(malformed),
-            Err(error) if error.is_opaque() => self.introspect(text).await,
+            Err(error) if error.is_opaque() => {
+                Box::pin(self.introspect(digest, self.ask_in_order(text))).await
+            }
             Err(error) => Err(InvalidToken::from(error).into()),
         }
     }
 
     async fn verify_jwt(
         &self,
+        digest: TokenDigest,
         text: &str,
         decoded: &DecodedToken<'_>,
-    ) -> Result<Verdict<'_>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (audience, clock) = (self.id.as_str(), &self.clock);
         let jwt = decoded.parse(Kind::AccessToken).map_err(InvalidToken::Malformed)?;
         // Not verified: it only chooses the issuer, under which everything is verified.
@@ -267,22 +249,42 @@ impl State {
         let issuer = issuer.ok_or(InvalidToken::Issuer)?;
         match issuer {
             IssuerState::Jwt(state) => {
-                Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT))
+                let claims = state.verify(&jwt, audience, clock).await?;
+                Ok(self.keep(digest, issuer, claims, JWT))
             }
             IssuerState::Introspection(state) => {
-                Ok((issuer, state.check(text, audience, clock).await?, ACTIVE))
+                let ask = async { Ok((issuer, state.check(text, audience, clock).await?)) };
+                self.introspect(digest, ask).await
             }
         }
     }
 
+    /// Introspects a token, once for all requests that have it at the same time.
+    async fn introspect<'a>(
+        &'a self,
+        digest: TokenDigest,
+        ask: impl Future<Output = Result<(&'a IssuerState, Claims), Refusal>>,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let work = async {
+            let outcome = ask.await;
+            if let Err(Refusal::InvalidToken(reason)) = outcome {
+                let now = self.clock.now();
+                self.refused.insert(digest, reason, now, now.saturating_add(REFUSED_AGE));
+            }
+            let (issuer, claims) = outcome?;
+            Ok(self.keep(digest, issuer, claims, ACTIVE))
+        };
+        self.introspections.join(digest, work).await
+    }
+
     /// Asks the issuers about an opaque token.
-    async fn introspect(&self, token: &str) -> Result<Verdict<'_>, Refusal> {
+    async fn ask_in_order(&self, token: &str) -> Result<(&IssuerState, Claims), Refusal> {
         let (audience, clock) = (self.id.as_str(), &self.clock);
         let mut outcome = Refusal::InvalidToken(InvalidToken::Opaque);
         for issuer in &self.issuers {
             let IssuerState::Introspection(state) = issuer else { continue };
             match state.check(token, audience, clock).await {
-                Ok(claims) => return Ok((issuer, claims, ACTIVE)),
+                Ok(claims) => return Ok((issuer, claims)),
                 Err(refusal) if introspection::may_be_of_another(&refusal) => {
                     // An unreachable issuer may be the one that knows the token.
                     if outcome != Refusal::Unavailable {
@@ -293,6 +295,23 @@ impl State {
             }
         }
         Err(outcome)
+    }
+
+    /// Remembers a verified token.
+    fn keep(
+        &self,
+        digest: TokenDigest,
+        issuer: &IssuerState,
+        claims: Claims,
+        ages: Ages,
+    ) -> Arc<VerifiedToken> {
+        let now = self.clock.now();
+        let until = now.saturating_add(ages.kept).min(claims.expires.unwrap_or(u64::MAX));
+        let ends = claims.expires.map_or(u64::MAX, |expires| expires.saturating_add(LEEWAY));
+        let ends = ends.min(now.saturating_add(ages.stream));
+        let verified = Arc::new(self.verified_token(issuer, claims, ends));
+        self.verified.insert(digest, Arc::clone(&verified), now, until);
+        verified
     }
 
     fn verified_token(&self, issuer: &IssuerState, claims: Claims, ends: u64) -> VerifiedToken {

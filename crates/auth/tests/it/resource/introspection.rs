@@ -1,5 +1,9 @@
 //! Opaque tokens.
 
+use std::pin::pin;
+
+use futures_util::future::join_all;
+use futures_util::poll;
 use mrtr_auth::resource::{IntrospectionIssuer, JwtIssuer};
 use mrtr_codec::Principal;
 use serde_json::{Value, json};
@@ -148,4 +152,42 @@ async fn opaque_tokens_go_to_the_issuers_in_order() {
     assert_eq!(fixture.status("b").await, 503);
     second.page(INTROSPECTION, 200, active(json!({})));
     assert_eq!(fixture.status("c").await, 200);
+}
+
+#[tokio::test]
+async fn requests_with_the_same_token_share_an_introspection() {
+    let (issuer, fixture) = fixture().await;
+    issuer.page(INTROSPECTION, 200, active(json!({})));
+    let statuses = join_all((0..20).map(|_| fixture.status("a"))).await;
+    assert_eq!(statuses, [200; 20]);
+    assert_eq!(issuer.count(INTROSPECTION), 1);
+    issuer.page(INTROSPECTION, 200, json!({ "active": false }));
+    let statuses = join_all((0..20).map(|_| fixture.status("b"))).await;
+    assert_eq!(statuses, [401; 20]);
+    assert_eq!(issuer.count(INTROSPECTION), 2);
+}
+
+#[tokio::test]
+async fn cancelled_request_leaves_the_introspection_to_the_others() {
+    let (issuer, fixture) = fixture().await;
+    issuer.page(INTROSPECTION, 200, active(json!({})));
+    let mut cancelled = Box::pin(fixture.status("a"));
+    assert!(poll!(cancelled.as_mut()).is_pending());
+    let mut waiting = pin!(fixture.status("a"));
+    assert!(poll!(waiting.as_mut()).is_pending());
+    drop(cancelled);
+    assert_eq!(waiting.await, 200);
+}
+
+#[tokio::test]
+async fn refused_token_is_not_introspected_again_for_five_seconds() {
+    let (issuer, fixture) = fixture().await;
+    issuer.page(INTROSPECTION, 200, active(json!({ "aud": "https://other.example/mcp" })));
+    for _ in 0..5 {
+        assert_eq!(fixture.status("a").await, 401);
+    }
+    assert_eq!(issuer.count(INTROSPECTION), 1);
+    fixture.advance(5);
+    assert_eq!(fixture.status("a").await, 401);
+    assert_eq!(issuer.count(INTROSPECTION), 2);
 }
