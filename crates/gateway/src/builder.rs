@@ -18,6 +18,7 @@ use crate::upstream::Upstream;
 #[must_use = "call `build`"]
 pub struct GatewayBuilder<T> {
     upstreams: Vec<(String, Client<T>)>,
+    request_timeout: Duration,
     list_timeout: Duration,
     refresh_interval: Duration,
 }
@@ -27,6 +28,7 @@ impl<T: Transport> Gateway<T> {
     pub fn builder() -> GatewayBuilder<T> {
         GatewayBuilder {
             upstreams: Vec::new(),
+            request_timeout: Duration::from_mins(1),
             list_timeout: Duration::from_secs(10),
             refresh_interval: Duration::from_mins(1),
         }
@@ -47,6 +49,14 @@ impl<T: Transport> GatewayBuilder<T> {
     /// No token, header or principal of the caller reaches the upstream.
     pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
         self.upstreams.push((prefix.into(), client));
+        self
+    }
+
+    /// Sets the longest time for one request of a forwarded call. Default: 1 min. After it, the
+    /// request is cancelled, and the caller gets an error. The timeout of the client's transport
+    /// applies, too (default: 2 min).
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
         self
     }
 
@@ -85,6 +95,7 @@ impl<T: Transport> GatewayBuilder<T> {
         }
         let relisted = Arc::<Notify>::default();
         let ids = (!server.has_task_store()).then(TaskIds::default);
+        let limit = self.request_timeout;
         let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
             let full = |prefix: &String| {
                 if prefix.is_empty() {
@@ -98,7 +109,8 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
             let relisted = Arc::clone(&relisted);
-            Upstream::new(prefix, own.clone(), foreign.collect(), &client, ids.clone(), relisted)
+            let (own, foreign) = (own.clone(), foreign.collect());
+            Upstream::new(prefix, own, foreign, &client, limit, ids.clone(), relisted)
         });
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {

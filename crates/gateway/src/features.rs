@@ -22,7 +22,7 @@ use mrtr_server::{
 
 use crate::arguments::Arguments;
 use crate::forward::forward;
-use crate::listed::{Listed, Offered};
+use crate::listed::{Keys, Listed, Offered};
 use crate::upstream::Upstream;
 
 /// The most features of one kind that are taken from an upstream.
@@ -75,15 +75,17 @@ struct Replacing<'a> {
 }
 
 impl Replacing<'_> {
-    /// Replaces the features with the keys `before`, and returns the keys of the new ones.
+    /// Replaces the features with the keys `before`, and returns the keys of the new ones. What the
+    /// operator has disabled stays disabled, even if the upstream does not list it for a while.
     ///
     /// A feature that the server cannot have is skipped: the others are not at fault.
     fn replace<F: Feature>(
         &mut self,
-        before: &HashSet<String>,
+        before: &Keys,
         mut features: impl Iterator<Item = (String, F)>,
-    ) -> HashSet<String> {
+    ) -> Keys {
         let (update, upstream) = (&mut *self.update, self.upstream);
+        let (before, mut disabled) = (&before.offered, before.disabled.clone());
         let mut kept = HashSet::new();
         for (key, feature) in features.by_ref().take(MAX_FEATURES) {
             let is_taken = !before.contains(&key) && update.contains::<F>(&key);
@@ -93,12 +95,16 @@ impl Replacing<'_> {
             } else {
                 match update.replace(feature) {
                     Ok(()) => {
+                        if disabled.remove(&key) {
+                            update.disable::<F>(&key);
+                        }
                         kept.insert(key);
                         continue;
                     }
                     Err(error) => error.to_string(),
                 }
             };
+            let key = quote(&key);
             tracing::warn!(target: "mrtr::gateway", upstream, key, skipped, "skipping a feature");
         }
         if features.next().is_some() {
@@ -110,9 +116,12 @@ impl Replacing<'_> {
             );
         }
         for key in before.difference(&kept) {
+            if update.is_disabled::<F>(key) {
+                disabled.insert(key.clone());
+            }
             update.remove::<F>(key);
         }
-        kept
+        Keys { offered: kept, disabled }
     }
 }
 
@@ -120,7 +129,7 @@ impl Replacing<'_> {
 /// name and the upstream's own; `None`, with a warning, if another upstream has such names.
 fn rename<T: Transport>(upstream: &Upstream<T>, name: &mut String) -> Option<(String, Arc<str>)> {
     let Some(offered) = upstream.offered_name(name) else {
-        let upstream = &upstream.name;
+        let (upstream, name) = (&upstream.name, quote(name));
         tracing::warn!(
             target: "mrtr::gateway",
             upstream, name,
@@ -142,6 +151,7 @@ fn tool<T: Transport>(
     }
     remove_ui(&mut definition);
     let (offered, name) = rename(upstream, &mut definition.name)?;
+    let limit = upstream.handler_timeout();
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
         let (upstream, name) = (Arc::clone(&upstream), Arc::clone(&name));
@@ -150,7 +160,7 @@ fn tool<T: Transport>(
         }
     };
     let tool = Tool::manual("", "", handler).definition(definition).skip_validation();
-    Some((offered, tool))
+    Some((offered, tool.request_timeout(limit)))
 }
 
 /// Returns true if a tool is not app-only (MCP Apps). One with invalid metadata may be.
@@ -207,6 +217,7 @@ fn prompt<T: Transport>(
         }
     };
     let prompt = Prompt::manual("", "", handler).definition(definition);
+    let prompt = prompt.request_timeout(upstream.handler_timeout());
     if !completes {
         return Some((offered, prompt));
     }
@@ -219,12 +230,14 @@ fn resource<T: Transport>(
 ) -> (String, Resource) {
     let uri: Arc<str> = definition.uri.as_str().into();
     let key = definition.uri.clone();
+    let limit = upstream.handler_timeout();
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext| {
         let (upstream, uri) = (Arc::clone(&upstream), Arc::clone(&uri));
         async move { forward(&upstream, &cx, async |client| client.begin_resource(&uri).await).await }
     };
-    (key, Resource::manual("", "", handler).definition(definition.clone()))
+    let resource = Resource::manual("", "", handler).definition(definition.clone());
+    (key, resource.request_timeout(limit))
 }
 
 fn template<T: Transport>(
@@ -244,6 +257,7 @@ fn template<T: Transport>(
         }
     };
     let template = ResourceTemplate::manual("", "", handler).definition(definition.clone());
+    let template = template.request_timeout(upstream.handler_timeout());
     if !completes {
         return (key, template);
     }

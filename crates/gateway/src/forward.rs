@@ -5,6 +5,7 @@ use mrtr_schema::input::InputResponses;
 use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr_server::{Error, Result};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use crate::upstream::Upstream;
 
@@ -24,8 +25,9 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
     begin: impl AsyncFnOnce(&Client<T>) -> std::result::Result<CallOutcome<R>, CallError>,
 ) -> Result<ManualOutput<O>> {
     let client = upstream.client_for(cx);
+    let limit = upstream.request_timeout;
     let outcome = match cx.state::<Paused>()? {
-        None => begin(&client).await,
+        None => timeout(limit, begin(&client)).await,
         Some(paused) if paused.upstream != upstream.name => {
             // Two upstreams have the same URI, and now the other one is offered.
             return Err(Error::new(
@@ -34,12 +36,12 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
             ));
         }
         Some(Paused { call, .. }) => match responses(cx, &call) {
-            Some(responses) => client.resume(call, &responses).await,
+            Some(responses) => timeout(limit, client.resume(call, &responses)).await,
             // The caller left out an answer.
             None => return Ok(ask(upstream, call)),
         },
     };
-    match outcome {
+    match outcome.map_err(|_| upstream.timed_out())? {
         Ok(CallOutcome::Complete(result)) => Ok(ManualOutput::Complete(result.into())),
         Ok(CallOutcome::InputRequired(call) | CallOutcome::Working(call)) => match call.task() {
             Some(task) => upstream.offer_task(task.clone(), cx.parts()),

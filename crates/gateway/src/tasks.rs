@@ -6,6 +6,7 @@ use mrtr_client::Transport;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequests, InputResponses};
 use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::truncate;
 use mrtr_schema::tasks::{EXTENSION, Task};
 use mrtr_schema::{Object, method};
 use mrtr_server::manual::ManualOutput;
@@ -31,7 +32,8 @@ impl<T: Transport> Upstream<T> {
 
     /// Logs a malformed answer of the upstream, and returns the error for the caller.
     fn violation(&self, why: &dyn std::fmt::Display) -> Error {
-        tracing::warn!(target: "mrtr::gateway", upstream = self.name, %why, "malformed answer");
+        let why = truncate(&why.to_string()).into_owned();
+        tracing::warn!(target: "mrtr::gateway", upstream = self.name, why, "malformed answer");
         Error::response(ErrorObject::internal("The upstream server cannot complete the call"))
     }
 }

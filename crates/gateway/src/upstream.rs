@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mrtr_client::{CallError, Client, Transport};
 use mrtr_schema::capabilities::{
@@ -28,6 +29,8 @@ pub(crate) struct Upstream<T> {
     /// The longer prefixes of other upstreams, which names of this one must not begin with.
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
+    /// The longest time for one request of a call.
+    pub(crate) request_timeout: Duration,
     pub(crate) offered: Mutex<Offered>,
     /// True if it makes tasks of calls, according to the last listing.
     pub(crate) has_tasks: AtomicBool,
@@ -44,12 +47,15 @@ pub(crate) struct Upstream<T> {
 /// stdio.
 const MAX_TASK_WATCHES: usize = 64;
 
+const TIMED_OUT: &str = "did not answer in time";
+
 impl<T: Transport> Upstream<T> {
     pub(crate) fn new(
         name: String,
         prefix: String,
         foreign: Vec<String>,
         client: &Client<T>,
+        request_timeout: Duration,
         tasks: Option<TaskIds>,
         relisted: Arc<Notify>,
     ) -> Self {
@@ -64,6 +70,7 @@ impl<T: Transport> Upstream<T> {
             prefix,
             foreign,
             client,
+            request_timeout,
             offered: Mutex::default(),
             has_tasks: AtomicBool::default(),
             tasks,
@@ -82,7 +89,24 @@ impl<T: Transport> Upstream<T> {
     /// Returns true if the gateway offers the resource or the template with this key from here.
     pub(crate) fn offers_resource(&self, key: &str) -> bool {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.resources.contains(key) || offered.templates.contains(key)
+        offered.resources.offered.contains(key) || offered.templates.offered.contains(key)
+    }
+
+    /// Returns the time that the gateway's server allows for a round: the request to the upstream
+    /// times out first, so that the caller learns whose fault it is.
+    pub(crate) fn handler_timeout(&self) -> Duration {
+        self.request_timeout.saturating_add(Duration::from_secs(10))
+    }
+
+    /// Logs that a request timed out, and returns the error for the caller.
+    pub(crate) fn timed_out(&self) -> Error {
+        tracing::warn!(
+            target: "mrtr::gateway",
+            upstream = self.name,
+            timeout = ?self.request_timeout,
+            "upstream request timed out"
+        );
+        Error::response(ErrorObject::internal(format!("The upstream server {TIMED_OUT}")))
     }
 
     /// Returns a client for one round of a caller: it forwards progress and log messages.
@@ -149,9 +173,7 @@ impl<T: Transport> Upstream<T> {
         let mut capabilities = caller.capabilities().clone();
         // Extensions are between the caller and the server that implements them: only tasks are
         // forwarded.
-        let has_tasks = capabilities.has_extension(tasks::EXTENSION)
-            && self.tasks.is_some()
-            && self.has_tasks.load(Ordering::Relaxed);
+        let has_tasks = capabilities.has_extension(tasks::EXTENSION) && self.forwards_tasks();
         capabilities.extensions = None;
         if has_tasks {
             capabilities = capabilities.with_extension(tasks::EXTENSION, Object::new());
@@ -188,8 +210,8 @@ impl<T: Transport> Upstream<T> {
     /// Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
         let response = error.as_server_error();
-        if let Some(response) =
-            response.filter(|error| is_for_caller(error) && !requires_unforwarded_capability(error))
+        if let Some(response) = response
+            .filter(|error| is_for_caller(error) && !self.requires_unforwarded_capability(error))
         {
             return Error::response(response.clone());
         }
@@ -205,10 +227,10 @@ impl<T: Transport> Upstream<T> {
             "upstream call failed"
         );
         let why = match (error.is_timeout(), error.as_transport_error(), response) {
-            (true, ..) => "did not answer in time",
+            (true, ..) => TIMED_OUT,
             (_, Some(transport), _) if transport.status() == Some(429) => "is overloaded",
             (.., Some(response)) if retry_after(response).is_some() => "is overloaded",
-            (.., Some(response)) if requires_unforwarded_capability(response) => {
+            (.., Some(response)) if self.requires_unforwarded_capability(response) => {
                 "requires a client capability that the gateway does not forward"
             }
             (_, Some(_), _) => "is unreachable",
@@ -217,23 +239,33 @@ impl<T: Transport> Upstream<T> {
         };
         Error::response(ErrorObject::internal(format!("The upstream server {why}")))
     }
-}
 
-/// Returns true if an upstream requires a capability that the gateway never declares, whatever its
-/// caller declares.
-fn requires_unforwarded_capability(error: &ErrorObject) -> bool {
-    let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
-    let Some(required) = required else { return false };
-    let extensions = required.get("extensions").and_then(Value::as_object);
-    required.pointer("/elicitation/url").is_some()
-        || extensions.is_some_and(|all| all.keys().any(|name| name != tasks::EXTENSION))
+    fn forwards_tasks(&self) -> bool {
+        self.tasks.is_some() && self.has_tasks.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the upstream requires a capability that the gateway does not declare,
+    /// whatever its caller declares.
+    fn requires_unforwarded_capability(&self, error: &ErrorObject) -> bool {
+        let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
+        let Some(required) = required else { return false };
+        let extensions = required.get("extensions").and_then(Value::as_object);
+        let is_forwarded = |name| name == tasks::EXTENSION && self.forwards_tasks();
+        required.pointer("/elicitation/url").is_some()
+            || extensions.is_some_and(|all| !all.keys().all(is_forwarded))
+    }
 }
 
 /// Returns false if an error is about the request of the gateway itself: its headers, version,
 /// method, scopes or rate. A transport would take it for one about the caller's request.
 fn is_for_caller(error: &ErrorObject) -> bool {
-    let of_request =
-        [code::HEADER_MISMATCH, code::UNSUPPORTED_PROTOCOL_VERSION, code::METHOD_NOT_FOUND];
+    let of_request = [
+        code::PARSE_ERROR,
+        code::INVALID_REQUEST,
+        code::HEADER_MISMATCH,
+        code::UNSUPPORTED_PROTOCOL_VERSION,
+        code::METHOD_NOT_FOUND,
+    ];
     let data = error.data.as_ref();
     let is_about_scopes =
         data.is_some_and(|data| data.get("reason") == Some(&"insufficient_scope".into()));

@@ -99,6 +99,13 @@ impl ServerUpdate {
         F::entries_of(&self.features).iter().any(|entry| entry.item.key() == key)
     }
 
+    /// Returns true if the feature with this name, URI or URI template is
+    /// [disabled](Self::disable).
+    pub fn is_disabled<F: Feature>(&self, key: &str) -> bool {
+        let entries = F::entries_of(&self.features);
+        entries.iter().any(|entry| entry.item.key() == key && !entry.is_enabled)
+    }
+
     fn find<F: Feature>(&mut self, key: &str) -> Option<&mut Entry<F::Item>> {
         self.entries::<F>().iter_mut().find(|entry| entry.item.key() == key)
     }

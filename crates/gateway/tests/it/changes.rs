@@ -43,6 +43,42 @@ async fn change_of_an_upstream_reaches_the_callers() {
     running.abort();
 }
 
+/// An upstream must not undo what the operator of the gateway has decided.
+#[tokio::test]
+async fn disabled_tool_stays_disabled_when_it_is_listed_again() {
+    let server = upstream("u", [tool("a"), tool("b")]);
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").build();
+    gateway
+        .server()
+        .update(|update| {
+            assert!(update.disable::<Tool>("u__a"));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(tool_names(&client).await, ["u__b"]);
+    server
+        .update(|update| {
+            assert!(update.remove::<Tool>("a"));
+            Ok(())
+        })
+        .unwrap();
+    gateway.refresh().await;
+    gateway.refresh().await;
+    server.update(|update| update.add(tool("a"))).unwrap();
+    gateway.refresh().await;
+    let error = client.call_tool("u__a", json!({})).await.unwrap_err();
+    assert!(error.to_string().contains("Unknown tool"), "{error}");
+    gateway
+        .server()
+        .update(|update| {
+            assert!(update.enable::<Tool>("u__a"));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(client.call_tool("u__a", json!({})).await.unwrap().text(), "x");
+}
+
 /// A listing that is the same changes nothing, so that callers are not told of it.
 #[tokio::test(start_paused = true)]
 async fn unchanged_listing_is_not_reported() {

@@ -1,15 +1,17 @@
 //! What upstreams offer, and what they can do wrong.
 
 use std::error::Error as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mrtr_client::Client;
 use mrtr_gateway::{Gateway, RefreshError};
-use mrtr_schema::apps;
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::json::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Response, code};
 use mrtr_schema::tool::Tool as ToolDefinition;
+use mrtr_schema::{Object, apps, tasks};
 use mrtr_server::extract::Progress;
 use mrtr_server::{
     Context, Error, Principal, Prompt, Resource, ResourceTemplate, Server, ServerBuilder, Tool,
@@ -195,6 +197,8 @@ async fn errors_about_the_request_of_the_gateway_are_not_forwarded() {
         ("scope", ErrorObject::new(-32_050, "x").with_data(scopes)),
         ("header", ErrorObject::new(code::HEADER_MISMATCH, "x")),
         ("method", ErrorObject::method_not_found("x")),
+        ("request", ErrorObject::new(code::INVALID_REQUEST, "x")),
+        ("parse", ErrorObject::new(code::PARSE_ERROR, "x")),
     ];
     let names = errors.each_ref().map(|(name, _)| *name);
     let tools = errors.map(|(name, error)| {
@@ -210,6 +214,22 @@ async fn errors_about_the_request_of_the_gateway_are_not_forwarded() {
         assert_eq!((error.code, &error.data), (code::INTERNAL_ERROR, &None), "{name}");
         assert_eq!(error.message, "The upstream server refused the gateway's request");
     }
+}
+
+/// The caller of a gateway that does not forward tasks cannot help it by declaring them.
+#[tokio::test]
+async fn required_extension_that_is_not_forwarded_is_not_asked_of_the_caller() {
+    let tasks = ClientCapabilities::new().with_extension(tasks::EXTENSION, Object::new());
+    let tool = Tool::new("report", "", move |_: Context| {
+        let error = ErrorObject::missing_client_capability(&tasks);
+        std::future::ready(Err::<String, _>(Error::response(error)))
+    });
+    let gateway = gateway(&[("u", &upstream("u", [tool]))]).await;
+    let client = caller(&gateway, "alice").build();
+    let error = client.call_tool("u__report", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!(error.code, code::INTERNAL_ERROR);
+    assert!(error.message.ends_with("a client capability that the gateway does not forward"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,28 +391,47 @@ impl RequestHandler for Stuck {
 enum Either {
     Server(InProcess<Server>),
     Stuck(InProcess<Stuck>),
+    /// It gets stuck after it was listed.
+    StuckInCalls(InProcess<Server>),
 }
 
 impl Transport for Either {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         match self {
-            Self::Server(server) => server.send(outgoing).await,
             Self::Stuck(stuck) => stuck.send(outgoing).await,
+            Self::StuckInCalls(_) if outgoing.request.method == "tools/call" => {
+                std::future::pending().await
+            }
+            Self::Server(server) | Self::StuckInCalls(server) => server.send(outgoing).await,
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn upstream_that_is_stuck_does_not_hold_up_the_others() {
-    let fine = keyed("u", 2).tool(named("x")).build().unwrap();
-    let fine = InProcess::new(fine).with_extension(Principal::new("https://login.example", "g"));
+    let server = || {
+        let server = keyed("u", 2).tool(named("x")).build().unwrap();
+        InProcess::new(server).with_extension(Principal::new("https://login.example", "g"))
+    };
+    let later = Either::StuckInCalls(server());
     let gateway = Gateway::builder()
         .upstream("stuck", Client::builder(Either::Stuck(InProcess::new(Stuck))).build())
-        .upstream("fine", Client::builder(Either::Server(fine)).build())
+        .upstream("later", Client::builder(later).build())
+        .upstream("fine", Client::builder(Either::Server(server())).build())
         .build(ServerBuilder::allow_anonymous(Server::builder("g", "1").ephemeral_key()))
         .unwrap();
     gateway.refresh().await;
     let client = Client::builder(InProcess::new(gateway.server().clone())).build();
-    assert_eq!(tool_names(&client).await, ["fine__x"]);
-    assert_eq!(client.call_tool("fine__x", json!({})).await.unwrap().text(), "x");
+    assert_eq!(tool_names(&client).await, ["later__x", "fine__x"]);
+    let call = async |name| client.call_tool(name, json!({})).await;
+    let mut stuck = pin!(call("later__x"));
+    let fine = tokio::select! {
+        biased;
+        error = &mut stuck => panic!("{error:?}"),
+        result = call("fine__x") => result,
+    };
+    assert_eq!(fine.unwrap().text(), "x");
+    let error = stuck.await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!(error.message, "The upstream server did not answer in time");
 }
