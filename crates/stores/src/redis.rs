@@ -5,6 +5,7 @@ mod reply;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_server::tasks::{
@@ -12,7 +13,9 @@ use mrtr_server::tasks::{
     TaskStoreError, TaskWrite, Verdict,
 };
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, FromRedisValue, RedisError, Script, ScriptInvocation, cmd};
+use redis::{
+    Client, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
+};
 
 use self::listener::Listener;
 use crate::millis::millis;
@@ -56,11 +59,12 @@ macro_rules! script {
 ///
 /// # Operations
 ///
-/// Each operation is one script. All share a connection, which is restored when it breaks; another
-/// one listens for changes. Tasks that have expired are deleted by Redis. The keys of a script are
+/// Each operation is one script. All share a connection, which is restored when it breaks, and when
+/// a failover has made its server a replica; another one listens for changes. Tasks that have expired are deleted by Redis. The keys of a script are
 /// in several slots, so a Redis cluster cannot be used.
 pub struct RedisTaskStore {
-    connection: ConnectionManager,
+    client: Client,
+    connection: Mutex<ConnectionManager>,
     listener: Listener,
     prefix: String,
     scripts: Scripts,
@@ -86,13 +90,10 @@ impl RedisTaskStore {
     /// few seconds. The error does not contain the password.
     pub async fn connect(url: &str) -> Result<Self, TaskStoreError> {
         let client = Client::open(url).map_err(failed)?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT))
-            .set_number_of_retries(1);
-        let connection = client.get_connection_manager_with_config(config).await;
+        let connection = client.get_connection_manager_with_config(config()).await;
         let connection = connection.map_err(failed)?;
         check(&mut connection.clone()).await;
+        let connection = Mutex::new(connection);
         let scripts = Scripts {
             create: script!("redis/create.lua"),
             read: script!("redis/read.lua"),
@@ -101,8 +102,8 @@ impl RedisTaskStore {
             claim: script!("redis/claim.lua", if full),
             write: script!("redis/write.lua", if full),
         };
-        let listener = Listener::new(client);
-        Ok(Self { connection, listener, prefix: "mrtr:".to_owned(), scripts })
+        let listener = Listener::new(client.clone());
+        Ok(Self { client, connection, listener, prefix: "mrtr:".to_owned(), scripts })
     }
 
     /// Sets the prefix of all keys. Default: `mrtr:`. Services that share a Redis do not need
@@ -123,8 +124,36 @@ impl RedisTaskStore {
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, TaskStoreError> {
-        call.invoke_async(&mut self.connection.clone()).await.map_err(failed)
+        let mut connection = self.connection().clone();
+        let result = call.invoke_async(&mut connection).await;
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        {
+            self.leave_replica();
+        }
+        result.map_err(failed)
     }
+
+    /// Replaces the connection to a server that has become a replica in a failover: the address
+    /// now leads to another one, but Redis does not close connections of its own accord.
+    fn leave_replica(&self) {
+        tracing::warn!(target: "mrtr::tasks", "Redis is read-only: connecting again");
+        // It connects with the next operation.
+        if let Ok(connection) = self.client.get_connection_manager_lazy(config()) {
+            *self.connection() = connection;
+        }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, ConnectionManager> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn config() -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new()
+        .set_connection_timeout(Some(TIMEOUT))
+        .set_response_timeout(Some(TIMEOUT))
+        .set_number_of_retries(1)
 }
 
 /// Warns of settings that lose tasks. Where the command is forbidden, they cannot be read.

@@ -1,5 +1,7 @@
 //! The store in Redis.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use mrtr_server::tasks::{
@@ -63,6 +65,25 @@ async fn redis_deletes_what_is_over() {
         store.claim(claim()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// After a failover, the old server keeps its connections, and is read-only.
+#[tokio::test]
+async fn redis_connects_again_if_the_server_has_become_a_replica() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let address = old.socket().with_file_name("address");
+    symlink(old.socket(), &address).unwrap();
+    let url = format!("redis+unix://{}", address.display());
+    let store = RedisTaskStore::connect(&url).await.unwrap();
+    create(&store, task("before")).await;
+    // Nothing listens there: it stays alone.
+    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
+    fs::remove_file(&address).unwrap();
+    symlink(new.socket(), &address).unwrap();
+    let refused = store.create(task("a"), lease()).await;
+    assert!(matches!(refused, Err(TaskStoreError::Unavailable(_))), "{refused:?}");
+    create(&store, task("a")).await;
+    assert_ne!(new.command("DBSIZE"), ":0");
 }
 
 #[tokio::test]

@@ -39,6 +39,11 @@ impl Redis {
         format!("redis+unix://{}", self.socket.display())
     }
 
+    /// Returns the path of the socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Sends a command as a line and returns the reply.
     pub fn command(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
