@@ -60,8 +60,9 @@ macro_rules! script {
 /// # Operations
 ///
 /// Each operation is one script. All share a connection, which is restored when it breaks, and when
-/// a failover has made its server a replica; another one listens for changes. Tasks that have expired are deleted by Redis. The keys of a script are
-/// in several slots, so a Redis cluster cannot be used.
+/// a failover has made its server a replica; another one listens for changes. Tasks that have
+/// expired are deleted by Redis. The keys of a script are in several slots, so a Redis cluster
+/// cannot be used.
 pub struct RedisTaskStore {
     client: Client,
     connection: Mutex<ConnectionManager>,
