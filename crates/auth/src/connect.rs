@@ -56,6 +56,7 @@
 mod account;
 mod builder;
 mod connector;
+mod owner_locks;
 mod page;
 mod pages;
 mod ticket;

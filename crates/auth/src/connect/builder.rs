@@ -9,7 +9,8 @@ use mrtr_codec::{Principal, Seal};
 use url::Url;
 
 use super::account::AccountStore;
-use super::connector::{AccountConnector, Identify, Inner, OwnerLocks};
+use super::connector::{AccountConnector, Identify, Inner};
+use super::owner_locks::OwnerLocks;
 use crate::client::ClientRegistration;
 use crate::fetch::{AddressPolicy, Fetcher, HttpSettings};
 use crate::identifier::{Issuer, is_loopback, secure_url};
@@ -210,7 +211,7 @@ impl AccountConnectorBuilder {
             clock: self.clock,
             fetcher: Fetcher::restricted(&HttpSettings::default(), policy)
                 .map_err(|error| invalid(&error))?,
-            refreshing: OwnerLocks::default(),
+            locks: OwnerLocks::default(),
         };
         Ok(AccountConnector { inner: Arc::new(inner) })
     }

@@ -1,7 +1,6 @@
 //! The connector: the handler's side.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +10,7 @@ use mrtr_server::{Context, Error, Result};
 use url::Url;
 
 use super::account::{Account, AccountStore, StoredAccount};
+use super::owner_locks::OwnerLocks;
 use crate::client::ClientRegistration;
 use crate::client::Secret;
 use crate::client::fetch::fetch;
@@ -55,8 +55,9 @@ pub(super) struct Inner {
     pub(super) identify: Arc<Identify>,
     pub(super) clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub(super) fetcher: Fetcher,
-    /// Held during a refresh: a refresh token may work only once.
-    pub(super) refreshing: OwnerLocks,
+    /// Held during a refresh, since a refresh token may work only once, and while an account is
+    /// stored.
+    pub(super) locks: OwnerLocks,
 }
 
 impl AccountConnector {
@@ -162,7 +163,7 @@ impl Inner {
 
     /// Refreshes the account, unless another call has done so.
     async fn refresh(self: Arc<Self>, owner: Principal) -> Result<Option<Account>> {
-        let _refreshing = self.refreshing.lock(&owner).await;
+        let _lock = self.locks.lock(&owner).await;
         let load = || self.store.load(&owner, &self.id);
         let Some(found) = load().await.map_err(Error::internal)? else { return Ok(None) };
         if found.is_usable(self.now()) {
@@ -174,6 +175,12 @@ impl Inner {
         match self.request_token(form).await {
             Ok(mut account) => {
                 account.refresh_token.get_or_insert(refresh_token);
+                // It may have been disconnected in the meantime, or replaced by another replica.
+                let stored = load().await.map_err(Error::internal)?;
+                if stored.as_ref() != Some(&found) {
+                    let stored = stored.filter(|stored| stored.is_usable(self.now()));
+                    return Ok(stored.map(|stored| Account(stored.access_token)));
+                }
                 let saved = self.store.save(&owner, &self.id, &account).await;
                 saved.map_err(Error::internal)?;
                 Ok(Some(Account(account.access_token)))
@@ -228,22 +235,6 @@ fn is_about_client(code: &str) -> bool {
         "unsupported_grant_type",
     ];
     codes.contains(&code)
-}
-
-/// Locks by owner, so that one refresh token is not used twice. Owners may share a lock.
-#[derive(Default)]
-pub(super) struct OwnerLocks([tokio::sync::Mutex<()>; 32]);
-
-impl OwnerLocks {
-    async fn lock(&self, owner: &Principal) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        (owner.issuer(), owner.subject()).hash(&mut hasher);
-        let place = usize::try_from(hasher.finish() % 32).unwrap_or_default();
-        match self.0.get(place) {
-            Some(lock) => Some(lock.lock().await),
-            None => None,
-        }
-    }
 }
 
 /// No token was issued.

@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use super::connector::{AccountConnector, Inner, TokenError};
 use super::page::{escape, page};
 use super::ticket::{LIFETIME, Visit, user};
+use crate::client::Secret;
 use crate::client::authorization::{Parameters, Pending};
 
 type Page = Response<Full<Bytes>>;
@@ -39,7 +40,7 @@ impl<B> Service<Request<B>> for AccountConnector {
 }
 
 impl Inner {
-    async fn respond(&self, head: &Parts) -> Result<Page, Refusal> {
+    async fn respond(self: &Arc<Self>, head: &Parts) -> Result<Page, Refusal> {
         let path = head.uri.path();
         if path != self.path && path != self.redirect_path {
             return Err(Refusal(StatusCode::NOT_FOUND, "There is no such page."));
@@ -111,18 +112,40 @@ impl Inner {
         Ok(response)
     }
 
-    /// Exchanges the code of a callback, and stores the account.
-    async fn finish(&self, head: &Parts, visitor: &Principal) -> Result<Page, Refusal> {
+    /// Takes the code of a callback, and connects the account.
+    async fn finish(self: &Arc<Self>, head: &Parts, visitor: &Principal) -> Result<Page, Refusal> {
         let visit = self.visit_of(head, visitor)?;
         let names_issuer = self.metadata.authorization_response_iss_parameter_supported;
         let pending = Pending::of_seed(&self.issuer, names_issuer, &self.redirect_uri, &visit.seed);
         let callback = head.uri.query().unwrap_or_default();
         let code = pending.code(callback).map_err(|error| self.refuse(&error.to_string()))?;
+        let owner = match &visit.client {
+            Some(client) => visitor.clone().with_client(client),
+            None => visitor.clone(),
+        };
+        // A task of its own: the code works only once, so the account must be stored, also if the
+        // browser disconnects.
+        let connected = Arc::clone(self).exchange(code, pending.verifier, owner);
+        tokio::spawn(connected).await.map_err(|error| {
+            tracing::error!(target: "mrtr::auth", provider = self.id, %error, "exchange failed");
+            Refusal(StatusCode::INTERNAL_SERVER_ERROR, "Please try again later.")
+        })??;
+        let body = "<p>You can close this page, and go back to the application.</p>";
+        Ok(page(StatusCode::OK, &format!("{} is connected", self.name), body))
+    }
+
+    /// Exchanges a code, and stores the account.
+    async fn exchange(
+        self: Arc<Self>,
+        code: Secret,
+        verifier: Secret,
+        owner: Principal,
+    ) -> Result<(), Refusal> {
         let form = vec![
             ("grant_type", "authorization_code".into()),
             ("code", code),
             ("redirect_uri", self.redirect_uri.as_str().into()),
-            ("code_verifier", pending.verifier),
+            ("code_verifier", verifier),
         ];
         let account = self.request_token(form).await.map_err(|error| match error {
             TokenError::Refused(code) => self.refuse(&format!("the code was refused: {code}")),
@@ -132,16 +155,11 @@ impl Inner {
                 Refusal(StatusCode::BAD_GATEWAY, "Please try again later.")
             }
         })?;
-        let owner = match &visit.client {
-            Some(client) => visitor.clone().with_client(client),
-            None => visitor.clone(),
-        };
+        let _lock = self.locks.lock(&owner).await;
         self.store.save(&owner, &self.id, &account).await.map_err(|error| {
             tracing::error!(target: "mrtr::auth", provider = self.id, %error, "account not stored");
             Refusal(StatusCode::SERVICE_UNAVAILABLE, "Please try again later.")
-        })?;
-        let body = "<p>You can close this page, and go back to the application.</p>";
-        Ok(page(StatusCode::OK, &format!("{} is connected", self.name), body))
+        })
     }
 
     /// Returns the link of a request, and the OAuth client that asked, if it is the visitor's.

@@ -4,6 +4,7 @@ mod world;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -311,7 +312,7 @@ async fn round_waits_for_the_user_who_has_agreed() {
     let world = offline();
     let (asked, _) = world.ask(&alice()).await;
     let save = async {
-        tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         let account = json!({ "access_token": "t", "refresh_token": null, "expires_at": null });
         let account = serde_json::from_value(account).unwrap();
         world.accounts.save(&alice(), "third", &account).await.unwrap();
@@ -348,6 +349,47 @@ async fn expired_token_is_refreshed_and_a_refused_refresh_asks_again() {
     let again = world.call(0, &alice(), &json!({})).await;
     assert_eq!(again["resultType"], "input_required", "{again}");
     assert_eq!(world.accounts.load(&alice(), "third").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn account_that_is_disconnected_during_a_refresh_stays_disconnected() {
+    let world = World::start().await;
+    world.third.issue_for(3600);
+    let connector = &world.replicas[0].0;
+    let (_, link) = world.ask(&alice()).await;
+    let mut browser = Browser::of("alice");
+    let callback = world.third.consent(&browser.agree(connector, &link).await);
+    assert_eq!(browser.callback(connector, &callback).await.status, 200);
+    world.advance(3600);
+    let accounts = world.accounts.clone();
+    world.third.before_response(async move { accounts.delete(&alice(), "third").await.unwrap() });
+    let result = world.call(0, &alice(), &json!({})).await;
+    assert_eq!(world.third.granted(), 2);
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    assert_eq!(world.accounts.load(&alice(), "third").await.unwrap(), None);
+}
+
+/// The code works only once, and the user has done everything.
+#[tokio::test]
+async fn account_is_connected_even_if_the_browser_disconnects() {
+    let world = World::start().await;
+    let connector = &world.replicas[0].0;
+    let (_, link) = world.ask(&alice()).await;
+    let mut browser = Browser::of("alice");
+    let callback = world.third.consent(&browser.agree(connector, &link).await);
+    let (requested, is_requested) = tokio::sync::oneshot::channel();
+    world.third.before_response(async { requested.send(()).unwrap() });
+    tokio::select! {
+        biased;
+        _ = browser.callback(connector, &callback) => panic!("the response came first"),
+        requested = is_requested => requested.unwrap(),
+    }
+    let stored = async {
+        while world.accounts.load(&alice(), "third").await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), stored).await.unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use base64::Engine as _;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt as _;
 use mrtr_auth::client::ClientRegistration;
@@ -37,6 +38,8 @@ struct Issued {
     requests: usize,
     granted: usize,
     expires_in: Option<u64>,
+    /// What happens before the next response.
+    before_response: Option<BoxFuture<'static, ()>>,
 }
 
 impl ThirdParty {
@@ -71,6 +74,11 @@ impl ThirdParty {
         self.0.lock().unwrap().expires_in = Some(seconds);
     }
 
+    /// Lets something happen before the next response.
+    pub(crate) fn before_response(&self, event: impl Future<Output = ()> + Send + 'static) {
+        self.0.lock().unwrap().before_response = Some(Box::pin(event));
+    }
+
     pub(crate) fn revoke_refresh_tokens(&self) {
         self.0.lock().unwrap().refresh_tokens.clear();
     }
@@ -78,6 +86,10 @@ impl ThirdParty {
 
 async fn token(State(third): State<ThirdParty>, body: String) -> (StatusCode, Json<Value>) {
     let form: HashMap<_, _> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+    let event = third.0.lock().unwrap().before_response.take();
+    if let Some(event) = event {
+        event.await;
+    }
     let mut issued = third.0.lock().unwrap();
     issued.requests += 1;
     let refused = || (StatusCode::BAD_REQUEST, Json(json!({ "error": "invalid_grant" })));
