@@ -61,7 +61,13 @@ impl Inner {
                 self.set_cookie(&mut response, "", 0);
                 Ok(response)
             }
-            _ => Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "This is not possible.")),
+            (_, is_start) => {
+                let refusal = Refusal(StatusCode::METHOD_NOT_ALLOWED, "This is not possible.");
+                let mut response = refusal.into_page();
+                let allowed = if is_start { "GET, POST" } else { "GET" };
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+                Ok(response)
+            }
         }
     }
 

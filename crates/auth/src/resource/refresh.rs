@@ -100,7 +100,8 @@ impl<T> Slot<T> {
                 Decision::Unavailable
             };
         }
-        let is_fresh = now.saturating_sub(fresh.fetched) < fresh.max_age;
+        // One of the future is not fresh: the clock was set back.
+        let is_fresh = now.checked_sub(fresh.fetched).is_some_and(|age| age < fresh.max_age);
         if is_fresh || !may_fetch(self.attempted, INTERVAL) {
             Decision::Use(value())
         } else if self.failed {
@@ -276,6 +277,11 @@ mod tests {
             assert_eq!(decision(&slot, 1000 + used - 1, 1), "use", "{max_age:?}");
             assert_eq!(decision(&slot, 1000 + used, 1), "fetch", "{max_age:?}");
         }
+    }
+
+    #[test]
+    fn value_of_the_future_is_fetched_again() {
+        assert_eq!(decision(&slot(None), 999, 1), "fetch", "the clock was set back");
     }
 
     #[test]

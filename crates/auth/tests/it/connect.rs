@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use http::Method;
+use http::{Method, header};
 use mrtr_auth::connect::{AccountConnector, AccountStore as _};
 use mrtr_codec::Principal;
 use serde_json::json;
@@ -279,6 +279,7 @@ async fn only_the_button_leads_to_the_third_party() {
     let put = browser.send(connector, Method::PUT, &link).await;
     let elsewhere = browser.get(connector, "/connect/third/other").await;
     assert_eq!((put.status, elsewhere.status), (405, 404));
+    assert_eq!(put.headers[header::ALLOW], "GET, POST");
 }
 
 /// Without sockets: the time of the runtime is virtual.
