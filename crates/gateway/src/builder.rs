@@ -12,7 +12,7 @@ use crate::gateway::Gateway;
 use crate::task_ids::TaskIds;
 use crate::task_updates::serve_task_updates;
 use crate::tasks::serve_tasks;
-use crate::upstream::Upstream;
+use crate::upstream::{Shared, Upstream};
 
 /// Builds a [`Gateway`]. Created by [`Gateway::builder`].
 #[must_use = "call `build`"]
@@ -52,9 +52,9 @@ impl<T: Transport> GatewayBuilder<T> {
         self
     }
 
-    /// Sets the longest time for one request of a forwarded call. Default: 1 min. After it, the
-    /// request is cancelled, and the caller gets an error. The timeout of the client's transport
-    /// applies, too (default: 2 min).
+    /// Sets the longest time for one round of a forwarded call, with the client's retries, and for
+    /// one request about a task. Default: 1 min. After it, the request is cancelled, and the caller
+    /// gets an error. The timeouts of the client and of its transport (default: 2 min) apply, too.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -95,7 +95,12 @@ impl<T: Transport> GatewayBuilder<T> {
         }
         let relisted = Arc::<Notify>::default();
         let ids = (!server.has_task_store()).then(TaskIds::default);
-        let limit = self.request_timeout;
+        let shared = Shared {
+            request_timeout: self.request_timeout,
+            tasks: ids.clone(),
+            disabled: Arc::default(),
+            relisted: Arc::clone(&relisted),
+        };
         let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
             let full = |prefix: &String| {
                 if prefix.is_empty() {
@@ -108,9 +113,8 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign = prefixes.iter().map(full);
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
-            let relisted = Arc::clone(&relisted);
             let (own, foreign) = (own.clone(), foreign.collect());
-            Upstream::new(prefix, own, foreign, &client, limit, ids.clone(), relisted)
+            Upstream::new(prefix, own, foreign, &client, shared.clone())
         });
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {

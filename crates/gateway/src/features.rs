@@ -22,7 +22,7 @@ use mrtr_server::{
 
 use crate::arguments::Arguments;
 use crate::forward::forward;
-use crate::listed::{Keys, Listed, Offered};
+use crate::listed::{Listed, Offered};
 use crate::upstream::Upstream;
 
 /// The most features of one kind that are taken from an upstream.
@@ -38,30 +38,31 @@ pub(crate) fn offer<T: Transport>(
     if offered.listed.as_ref() == Some(&listed) {
         return Ok(());
     }
-    let mut now = Offered::default();
+    let mut disabled = upstream.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut now, mut off) = (Offered::default(), disabled.clone());
     let mut has_clashes = false;
     server.update(|update| {
         let (upstream_name, has_clashes) = (&*upstream.name, &mut has_clashes);
         let mut replacing = Replacing { update, upstream: upstream_name, has_clashes };
         let tools = listed.tools.iter().filter_map(|definition| tool(upstream, definition));
-        now.tools = replacing.replace(&offered.tools, tools);
+        now.tools = replacing.replace(&offered.tools, &mut off.tools, tools);
         let completes = listed.completes;
         let prompts = listed.prompts.iter();
         let prompts = prompts.filter_map(|definition| prompt(upstream, definition, completes));
-        now.prompts = replacing.replace(&offered.prompts, prompts);
+        now.prompts = replacing.replace(&offered.prompts, &mut off.prompts, prompts);
         let resources = listed.resources.iter();
         let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
         let resources = resources.map(|definition| resource(upstream, definition));
-        now.resources = replacing.replace(&offered.resources, resources);
+        now.resources = replacing.replace(&offered.resources, &mut off.resources, resources);
         let templates = listed.templates.iter();
         let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
         let templates = templates.map(|definition| template(upstream, definition, completes));
-        now.templates = replacing.replace(&offered.templates, templates);
+        now.templates = replacing.replace(&offered.templates, &mut off.templates, templates);
         Ok(())
     })?;
     upstream.has_tasks.store(listed.has_tasks, Ordering::Relaxed);
     now.listed = (!has_clashes).then_some(listed);
-    *offered = now;
+    (*offered, *disabled) = (now, off);
     upstream.relisted.notify_one();
     Ok(())
 }
@@ -81,11 +82,11 @@ impl Replacing<'_> {
     /// A feature that the server cannot have is skipped: the others are not at fault.
     fn replace<F: Feature>(
         &mut self,
-        before: &Keys,
+        before: &HashSet<String>,
+        disabled: &mut HashSet<String>,
         mut features: impl Iterator<Item = (String, F)>,
-    ) -> Keys {
+    ) -> HashSet<String> {
         let (update, upstream) = (&mut *self.update, self.upstream);
-        let (before, mut disabled) = (&before.offered, before.disabled.clone());
         let mut kept = HashSet::new();
         for (key, feature) in features.by_ref().take(MAX_FEATURES) {
             let is_taken = !before.contains(&key) && update.contains::<F>(&key);
@@ -121,7 +122,7 @@ impl Replacing<'_> {
             }
             update.remove::<F>(key);
         }
-        Keys { offered: kept, disabled }
+        kept
     }
 }
 

@@ -50,17 +50,18 @@ pub(crate) struct Offered {
     /// What they were made from; `None` if the next listing may change them even if it is the same,
     /// since another feature had the same name or URI.
     pub(crate) listed: Option<Listed>,
-    pub(crate) tools: Keys,
-    pub(crate) prompts: Keys,
-    pub(crate) resources: Keys,
-    pub(crate) templates: Keys,
+    pub(crate) tools: HashSet<String>,
+    pub(crate) prompts: HashSet<String>,
+    pub(crate) resources: HashSet<String>,
+    pub(crate) templates: HashSet<String>,
 }
 
-/// The names or URIs of the features of one kind.
-#[derive(Debug, Default)]
-pub(crate) struct Keys {
-    pub(crate) offered: HashSet<String>,
-    /// Those that were disabled when the upstream stopped listing them. They stay disabled if it
-    /// lists them again.
-    pub(crate) disabled: HashSet<String>,
+/// The features that were disabled when their upstream stopped listing them, by name or URI. They
+/// stay disabled if they are listed again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Disabled {
+    pub(crate) tools: HashSet<String>,
+    pub(crate) prompts: HashSet<String>,
+    pub(crate) resources: HashSet<String>,
+    pub(crate) templates: HashSet<String>,
 }

@@ -13,6 +13,7 @@ use mrtr_server::manual::ManualOutput;
 use mrtr_server::{Error, ExtensionRequest, RequestParts, Result, ServerBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::task_ids::TaskIds;
 use crate::upstream::Upstream;
@@ -87,7 +88,8 @@ async fn forward<T: Transport>(
         params.insert("inputResponses".to_owned(), json!(responses));
     }
     let client = upstream.client_of_task(request.parts());
-    let result = client.request::<Object>(method, params).await;
+    let result = timeout(upstream.request_timeout, client.request::<Object>(method, params)).await;
+    let result = result.map_err(|_| upstream.timed_out())?;
     let result = result.map_err(|error| upstream.error(&error))?;
     result_for_caller(result, &id, task_id, upstream, request.parts())
 }

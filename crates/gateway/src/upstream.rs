@@ -18,7 +18,7 @@ use mrtr_server::{Error, RequestParts, retry_after};
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::listed::Offered;
+use crate::listed::{Disabled, Offered};
 use crate::task_ids::TaskIds;
 
 /// An upstream server, and what the gateway offers of it.
@@ -32,6 +32,8 @@ pub(crate) struct Upstream<T> {
     /// The longest time for one request of a call.
     pub(crate) request_timeout: Duration,
     pub(crate) offered: Mutex<Offered>,
+    /// Shared by all upstreams: one may list what another one listed before.
+    pub(crate) disabled: Arc<Mutex<Disabled>>,
     /// True if it makes tasks of calls, according to the last listing.
     pub(crate) has_tasks: AtomicBool,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
@@ -39,6 +41,15 @@ pub(crate) struct Upstream<T> {
     /// Permits of subscriptions to its tasks.
     pub(crate) task_watches: Arc<Semaphore>,
     /// Notified when what any upstream offers has changed.
+    pub(crate) relisted: Arc<Notify>,
+}
+
+/// What all upstreams of a gateway have in common: see the fields of [`Upstream`].
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) request_timeout: Duration,
+    pub(crate) tasks: Option<TaskIds>,
+    pub(crate) disabled: Arc<Mutex<Disabled>>,
     pub(crate) relisted: Arc<Notify>,
 }
 
@@ -55,10 +66,9 @@ impl<T: Transport> Upstream<T> {
         prefix: String,
         foreign: Vec<String>,
         client: &Client<T>,
-        request_timeout: Duration,
-        tasks: Option<TaskIds>,
-        relisted: Arc<Notify>,
+        shared: Shared,
     ) -> Self {
+        let Shared { request_timeout, tasks, disabled, relisted } = shared;
         // Requests of the gateway's own open the session with a legacy server, for all callers.
         let declared = ClientCapabilities::new()
             .with_elicitation(ElicitationCapability::form())
@@ -72,6 +82,7 @@ impl<T: Transport> Upstream<T> {
             client,
             request_timeout,
             offered: Mutex::default(),
+            disabled,
             has_tasks: AtomicBool::default(),
             tasks,
             task_watches: Arc::new(Semaphore::new(MAX_TASK_WATCHES)),
@@ -89,7 +100,7 @@ impl<T: Transport> Upstream<T> {
     /// Returns true if the gateway offers the resource or the template with this key from here.
     pub(crate) fn offers_resource(&self, key: &str) -> bool {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.resources.offered.contains(key) || offered.templates.offered.contains(key)
+        offered.resources.contains(key) || offered.templates.contains(key)
     }
 
     /// Returns the time that the gateway's server allows for a round: the request to the upstream
@@ -256,8 +267,8 @@ impl<T: Transport> Upstream<T> {
     }
 }
 
-/// Returns false if an error is about the request of the gateway itself: its headers, version,
-/// method, scopes or rate. A transport would take it for one about the caller's request.
+/// Returns false if an error is about the request of the gateway itself: its form, headers,
+/// version, method, scopes or rate. A transport would take it for one about the caller's request.
 fn is_for_caller(error: &ErrorObject) -> bool {
     let of_request = [
         code::PARSE_ERROR,

@@ -59,16 +59,23 @@ macro_rules! script {
 ///
 /// # Operations
 ///
-/// Each operation is one script. All share a connection, which is restored when it breaks, and when
-/// a failover has made its server a replica; another one listens for changes. Tasks that have
-/// expired are deleted by Redis. The keys of a script are in several slots, so a Redis cluster
-/// cannot be used.
+/// Each operation is one script. All share a connection, which is restored when it breaks; another
+/// one listens for changes. If a failover has made the server a replica, the first operation that
+/// writes fails, and both are replaced. Tasks that have expired are deleted by Redis. The keys of a
+/// script are in several slots, so a Redis cluster cannot be used.
 pub struct RedisTaskStore {
     client: Client,
-    connection: Mutex<ConnectionManager>,
+    connection: Mutex<Connection>,
     listener: Listener,
     prefix: String,
     scripts: Scripts,
+}
+
+/// The connection in use, and the number of those that were replaced.
+#[derive(Clone)]
+struct Connection {
+    manager: ConnectionManager,
+    replaced: u64,
 }
 
 struct Scripts {
@@ -94,7 +101,7 @@ impl RedisTaskStore {
         let connection = client.get_connection_manager_with_config(config()).await;
         let connection = connection.map_err(failed)?;
         check(&mut connection.clone()).await;
-        let connection = Mutex::new(connection);
+        let connection = Mutex::new(Connection { manager: connection, replaced: 0 });
         let scripts = Scripts {
             create: script!("redis/create.lua"),
             read: script!("redis/read.lua"),
@@ -125,27 +132,38 @@ impl RedisTaskStore {
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, TaskStoreError> {
-        let mut connection = self.connection().clone();
-        let result = call.invoke_async(&mut connection).await;
+        let Connection { mut manager, replaced } = self.connection().clone();
+        let result = call.invoke_async(&mut manager).await;
         if let Err(error) = &result
             && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            self.leave_replica();
+            self.leave_replica(replaced);
         }
         result.map_err(failed)
     }
 
     /// Replaces the connection to a server that has become a replica in a failover: the address
     /// now leads to another one, but Redis does not close connections of its own accord.
-    fn leave_replica(&self) {
-        tracing::warn!(target: "mrtr::tasks", "Redis is read-only: connecting again");
+    fn leave_replica(&self, replaced: u64) {
+        let mut connection = self.connection();
+        // Operations at the same time are refused on the same connection.
+        if connection.replaced != replaced {
+            return;
+        }
         // It connects with the next operation.
-        if let Ok(connection) = self.client.get_connection_manager_lazy(config()) {
-            *self.connection() = connection;
+        match self.client.get_connection_manager_lazy(config()) {
+            Ok(manager) => {
+                tracing::warn!(target: "mrtr::tasks", "Redis is read-only: connecting again");
+                *connection = Connection { manager, replaced: replaced + 1 };
+                self.listener.subscribe_again();
+            }
+            Err(error) => {
+                tracing::warn!(target: "mrtr::tasks", %error, "Redis is read-only");
+            }
         }
     }
 
-    fn connection(&self) -> MutexGuard<'_, ConnectionManager> {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -55,8 +55,8 @@ pub(super) struct Inner {
     pub(super) identify: Arc<Identify>,
     pub(super) clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub(super) fetcher: Fetcher,
-    /// Held during a refresh, since a refresh token may work only once, and while an account is
-    /// stored.
+    /// Held during a refresh, since a refresh token may work only once, and while a new account is
+    /// being saved.
     pub(super) locks: OwnerLocks,
 }
 
@@ -176,8 +176,10 @@ impl Inner {
             Ok(mut account) => {
                 account.refresh_token.get_or_insert(refresh_token);
                 // It may have been disconnected in the meantime, or replaced by another replica.
-                let stored = load().await.map_err(Error::internal)?;
-                if stored.as_ref() != Some(&found) {
+                // If that is unknown, the new refresh token must not be lost.
+                if let Ok(stored) = load().await
+                    && stored.as_ref() != Some(&found)
+                {
                     let stored = stored.filter(|stored| stored.is_usable(self.now()));
                     return Ok(stored.map(|stored| Account(stored.access_token)));
                 }

@@ -9,7 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 type Locks = HashMap<Principal, Arc<tokio::sync::Mutex<()>>>;
 
 /// Locks by owner, so that a refresh token is not used twice, and a refresh does not replace an
-/// account that was connected in the meantime. There are only those in use.
+/// account that was connected in the meantime. Only locks in use are kept.
 #[derive(Default)]
 pub(super) struct OwnerLocks(Mutex<Locks>);
 

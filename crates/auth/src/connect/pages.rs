@@ -129,7 +129,7 @@ impl Inner {
             Some(client) => visitor.clone().with_client(client),
             None => visitor.clone(),
         };
-        // A task of its own: the code works only once, so the account must be stored, also if the
+        // A task of its own: the code works only once, so the account must be stored even if the
         // browser disconnects.
         let connected = Arc::clone(self).exchange(code, pending.verifier, owner);
         tokio::spawn(connected).await.map_err(|error| {

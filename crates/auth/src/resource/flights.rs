@@ -23,9 +23,17 @@ impl<V: Clone> Flights<V> {
     /// Cancel safe: if the request that does the work is cancelled, another one that waits for it
     /// begins its own.
     pub(super) async fn join(&self, token: TokenDigest, work: impl Future<Output = V>) -> V {
+        // Declared before the cell, so that it is dropped after it.
+        let _cleanup = Cleanup { flights: self, token };
         let cell = Arc::clone(self.cells().entry(token).or_default());
-        let waiter = Waiter { flights: self, token, cell };
-        waiter.cell.get_or_init(|| work).await.clone()
+        let outcome = cell.get_or_init(|| work).await.clone();
+        // An outcome is for those who waited for it. Later requests find it in the caches, if at
+        // all.
+        let mut cells = self.cells();
+        if cells.get(&token).is_some_and(|found| Arc::ptr_eq(found, &cell)) {
+            cells.remove(&token);
+        }
+        outcome
     }
 }
 
@@ -35,18 +43,17 @@ impl<V> Flights<V> {
     }
 }
 
-/// A request that waits for an outcome. The last one removes it.
-struct Waiter<'a, V> {
+/// Removes the cell of a verification that all requests have left.
+struct Cleanup<'a, V> {
     flights: &'a Flights<V>,
     token: TokenDigest,
-    cell: Arc<OnceCell<V>>,
 }
 
-impl<V> Drop for Waiter<'_, V> {
+impl<V> Drop for Cleanup<'_, V> {
     fn drop(&mut self) {
         let mut cells = self.flights.cells();
-        // The map has the other one. Cells are cloned under its lock only.
-        if Arc::strong_count(&self.cell) == 2 {
+        // Requests have clones, which are made under the lock of the map.
+        if cells.get(&self.token).is_some_and(|cell| Arc::strong_count(cell) == 1) {
             cells.remove(&self.token);
         }
     }
@@ -55,13 +62,15 @@ impl<V> Drop for Waiter<'_, V> {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::Barrier;
     use std::task::{Context, Poll, Waker};
+    use std::thread;
 
     use super::super::token_cache::DigestKey;
     use super::*;
 
     #[test]
-    fn last_waiter_removes_the_outcome() {
+    fn last_request_removes_the_cell() {
         let flights = Flights::<u8>::new();
         let token = DigestKey::random().unwrap().digest(b"token");
         let mut cx = Context::from_waker(Waker::noop());
@@ -75,7 +84,29 @@ mod tests {
             assert_eq!(flights.cells().len(), 1);
             assert_eq!(second.as_mut().poll(&mut cx), Poll::Ready(2));
             assert!(flights.cells().is_empty());
+            let mut third = Box::pin(flights.join(token, std::future::pending()));
+            assert!(third.as_mut().poll(&mut cx).is_pending());
         }
-        assert_eq!(pin!(flights.join(token, async { 3 })).poll(&mut cx), Poll::Ready(3));
+        assert!(flights.cells().is_empty());
+    }
+
+    /// An outcome that stayed would be used however old it is.
+    #[test]
+    fn outcome_is_for_those_who_waited_for_it() {
+        const THREADS: u32 = 4;
+        let (flights, barrier) = (Flights::<u32>::new(), Barrier::new(4));
+        let token = DigestKey::random().unwrap().digest(b"token");
+        let run = || {
+            for round in 0..1_000 {
+                barrier.wait();
+                let mut joined = pin!(flights.join(token, async { round }));
+                let joined = joined.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(
+                    matches!(joined, Poll::Ready(found) if found == round) || joined.is_pending()
+                );
+            }
+        };
+        thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(run))));
+        assert!(flights.cells().is_empty());
     }
 }

@@ -3,13 +3,15 @@
 mod world;
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Method, header};
-use mrtr_auth::connect::{AccountConnector, AccountStore as _};
+use mrtr_auth::client::DriverFuture;
+use mrtr_auth::connect::{AccountConnector, AccountStore, MemoryAccounts, StoredAccount};
 use mrtr_codec::Principal;
 use serde_json::json;
 use url::Url;
@@ -368,6 +370,58 @@ async fn account_that_is_disconnected_during_a_refresh_stays_disconnected() {
     assert_eq!(world.third.granted(), 2);
     assert_eq!(result["resultType"], "input_required", "{result}");
     assert_eq!(world.accounts.load(&alice(), "third").await.unwrap(), None);
+}
+
+/// A store that can be told to fail when it is read.
+#[derive(Clone, Default)]
+struct Unreadable(MemoryAccounts, Arc<AtomicBool>);
+
+impl AccountStore for Unreadable {
+    fn load<'a>(
+        &'a self,
+        owner: &'a Principal,
+        provider: &'a str,
+    ) -> DriverFuture<'a, Option<StoredAccount>> {
+        if self.1.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("unreadable".into()) });
+        }
+        self.0.load(owner, provider)
+    }
+
+    fn save<'a>(
+        &'a self,
+        owner: &'a Principal,
+        provider: &'a str,
+        account: &'a StoredAccount,
+    ) -> DriverFuture<'a, ()> {
+        self.0.save(owner, provider, account)
+    }
+
+    fn delete<'a>(&'a self, owner: &'a Principal, provider: &'a str) -> DriverFuture<'a, ()> {
+        self.0.delete(owner, provider)
+    }
+}
+
+/// The old refresh token is used up: without the new one, the user would have to connect again.
+#[tokio::test]
+async fn new_refresh_token_is_saved_even_if_the_store_cannot_be_read() {
+    let store = Unreadable::default();
+    let world = World::start_with(|builder| builder.store(store.clone())).await;
+    world.third.issue_for(3600);
+    let connector = &world.replicas[0].0;
+    let (_, link) = world.ask(&alice()).await;
+    let mut browser = Browser::of("alice");
+    let callback = world.third.consent(&browser.agree(connector, &link).await);
+    assert_eq!(browser.callback(connector, &callback).await.status, 200);
+    for _ in 0..2 {
+        world.advance(3600);
+        let Unreadable(_, fails) = store.clone();
+        world.third.before_response(async move { fails.store(true, Ordering::Relaxed) });
+        let result = world.call(0, &alice(), &json!({})).await;
+        store.1.store(false, Ordering::Relaxed);
+        assert_eq!(result["resultType"], "complete", "{result}");
+    }
+    assert_eq!(world.third.granted(), 3);
 }
 
 /// The code works only once, and the user has done everything.

@@ -8,7 +8,7 @@ use mrtr_client::{Client, OutgoingRequest, SubscriptionEvent, Transport, Transpo
 use mrtr_gateway::Gateway;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::subscription::{ListenParams, SubscriptionFilter};
-use mrtr_server::{Context, Principal, Server, Tool};
+use mrtr_server::{Context, Principal, Resource, Server, ServerUpdate, Tool};
 use mrtr_transport::InProcess;
 use serde_json::json;
 
@@ -77,6 +77,35 @@ async fn disabled_tool_stays_disabled_when_it_is_listed_again() {
         })
         .unwrap();
     assert_eq!(client.call_tool("u__a", json!({})).await.unwrap().text(), "x");
+}
+
+/// URIs have no prefix, so another upstream may list what was disabled.
+#[tokio::test]
+async fn disabled_resource_stays_disabled_if_another_upstream_has_it() {
+    let resource = || Resource::new("file:///x", "x", async |_: Context| "x");
+    let one = keyed("one", 2).updatable::<Resource>().resource(resource()).build().unwrap();
+    let other = keyed("other", 2).resource(resource()).build().unwrap();
+    let gateway = gateway(&[("one", &one), ("other", &other)]).await;
+    let disable = |update: &mut ServerUpdate| {
+        assert!(update.disable::<Resource>("file:///x"));
+        Ok(())
+    };
+    gateway.server().update(disable).unwrap();
+    one.update(|update| {
+        assert!(update.remove::<Resource>("file:///x"));
+        Ok(())
+    })
+    .unwrap();
+    gateway.refresh().await;
+    gateway.refresh().await;
+    let is_offered_disabled = |update: &mut ServerUpdate| {
+        assert!(update.is_disabled::<Resource>("file:///x"));
+        Ok(())
+    };
+    gateway.server().update(is_offered_disabled).unwrap();
+    let client = caller(&gateway, "alice").build();
+    assert!(client.read_resource("file:///x").await.is_err());
+    assert!(client.list_resources().await.unwrap().is_empty());
 }
 
 /// A listing that is the same changes nothing, so that callers are not told of it.

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mrtr_client::Client;
 use mrtr_gateway::{Gateway, RefreshError};
@@ -22,6 +23,7 @@ use mrtr_transport::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{caller, connect, gateway, gateway_server, keyed, tool_names, upstream};
 
@@ -235,7 +237,7 @@ async fn required_extension_that_is_not_forwarded_is_not_asked_of_the_caller() {
 #[tokio::test(start_paused = true)]
 async fn gateway_without_upstreams_runs_until_it_is_dropped() {
     let gateway = gateway(&[]).await;
-    let run = tokio::time::timeout(std::time::Duration::from_mins(1), gateway.run());
+    let run = tokio::time::timeout(Duration::from_mins(1), gateway.run());
     assert!(run.await.is_err());
 }
 
@@ -418,12 +420,14 @@ async fn upstream_that_is_stuck_does_not_hold_up_the_others() {
         .upstream("stuck", Client::builder(Either::Stuck(InProcess::new(Stuck))).build())
         .upstream("later", Client::builder(later).build())
         .upstream("fine", Client::builder(Either::Server(server())).build())
+        .request_timeout(Duration::from_secs(5))
         .build(ServerBuilder::allow_anonymous(Server::builder("g", "1").ephemeral_key()))
         .unwrap();
     gateway.refresh().await;
     let client = Client::builder(InProcess::new(gateway.server().clone())).build();
     assert_eq!(tool_names(&client).await, ["later__x", "fine__x"]);
     let call = async |name| client.call_tool(name, json!({})).await;
+    let started = Instant::now();
     let mut stuck = pin!(call("later__x"));
     let fine = tokio::select! {
         biased;
@@ -434,4 +438,5 @@ async fn upstream_that_is_stuck_does_not_hold_up_the_others() {
     let error = stuck.await.unwrap_err();
     let error = error.as_server_error().unwrap();
     assert_eq!(error.message, "The upstream server did not answer in time");
+    assert_eq!(started.elapsed().as_secs(), 5);
 }

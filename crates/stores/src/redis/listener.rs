@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use mrtr_server::tasks::TaskKey;
 use redis::aio::PubSub;
 use redis::{Client, RedisResult};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
 use super::reply;
@@ -25,11 +25,18 @@ pub(super) struct Listener {
     client: Client,
     /// `None` while the connection is broken.
     subscription: Mutex<Option<PubSub>>,
+    /// Notified when the address leads to another server.
+    moved: Notify,
 }
 
 impl Listener {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, subscription: Mutex::default() }
+        Self { client, subscription: Mutex::default(), moved: Notify::new() }
+    }
+
+    /// Leaves the server of the subscription, and subscribes at the one that has its address now.
+    pub(super) fn subscribe_again(&self) {
+        self.moved.notify_one();
     }
 
     /// Waits for the next change.
@@ -37,7 +44,11 @@ impl Listener {
         let mut subscription = self.subscription.lock().await;
         loop {
             while let Some(open) = subscription.as_mut() {
-                match next(open).await {
+                let change = tokio::select! {
+                    change = next(open) => change,
+                    () = self.moved.notified() => None,
+                };
+                match change {
                     Some(id) => {
                         if let Some(key) = reply::key(&id) {
                             return key;

@@ -10,6 +10,7 @@ use mrtr_server::tasks::{
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::RedisTaskStore;
 use mrtr_testkit::servers::Redis;
+use tokio::time::timeout;
 
 use crate::support::{KEPT, append, claim, create, lease, task};
 
@@ -30,7 +31,7 @@ async fn redis_announces_changes_to_all_replicas() {
     let (key, lease) = create(&one, task("a")).await;
     let answer = async || one.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
     // The first call subscribes.
-    while tokio::time::timeout(Duration::from_millis(100), other.next_change()).await.is_err() {
+    while timeout(Duration::from_millis(100), other.next_change()).await.is_err() {
         answer().await;
     }
     one.write(append(key, lease, 0)).await.unwrap();
@@ -75,15 +76,29 @@ async fn redis_connects_again_if_the_server_has_become_a_replica() {
     symlink(old.socket(), &address).unwrap();
     let url = format!("redis+unix://{}", address.display());
     let store = RedisTaskStore::connect(&url).await.unwrap();
-    create(&store, task("before")).await;
+    let (before, _) = create(&store, task("before")).await;
+    // The store has subscribed when a change arrives.
+    let answer = async |key| store.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+    while changed(&store).await != Some(before) {
+        answer(before).await;
+    }
     // Nothing listens there: it stays alone.
     assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
     fs::remove_file(&address).unwrap();
     symlink(new.socket(), &address).unwrap();
     let refused = store.create(task("a"), lease()).await;
     assert!(matches!(refused, Err(TaskStoreError::Unavailable(_))), "{refused:?}");
-    create(&store, task("a")).await;
+    let (key, _) = create(&store, task("a")).await;
     assert_ne!(new.command("DBSIZE"), ":0");
+    // It listens at the new server, too.
+    while changed(&store).await != Some(key) {
+        answer(key).await;
+    }
+}
+
+/// Returns the next change, if there is one soon.
+async fn changed(store: &RedisTaskStore) -> Option<TaskKey> {
+    timeout(Duration::from_millis(100), store.next_change()).await.ok()
 }
 
 #[tokio::test]

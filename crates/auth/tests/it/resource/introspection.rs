@@ -7,6 +7,7 @@ use futures_util::poll;
 use mrtr_auth::resource::{IntrospectionIssuer, JwtIssuer};
 use mrtr_codec::Principal;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 
 use super::issuer::{INTROSPECTION, METADATA, TestIssuer};
 use super::keys::Key;
@@ -172,11 +173,19 @@ async fn cancelled_request_leaves_the_introspection_to_the_others() {
     let (issuer, fixture) = fixture().await;
     issuer.page(INTROSPECTION, 200, active(json!({})));
     let mut cancelled = Box::pin(fixture.status("a"));
-    assert!(poll!(cancelled.as_mut()).is_pending());
+    while issuer.count(INTROSPECTION) == 0 {
+        assert!(poll!(cancelled.as_mut()).is_pending());
+        yield_now().await;
+    }
     let mut waiting = pin!(fixture.status("a"));
-    assert!(poll!(waiting.as_mut()).is_pending());
+    for _ in 0..100 {
+        assert!(poll!(waiting.as_mut()).is_pending());
+        yield_now().await;
+    }
+    assert_eq!(issuer.count(INTROSPECTION), 1, "it waits for the other one");
     drop(cancelled);
     assert_eq!(waiting.await, 200);
+    assert_eq!(issuer.count(INTROSPECTION), 2);
 }
 
 #[tokio::test]
