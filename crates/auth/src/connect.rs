@@ -56,7 +56,6 @@
 mod account;
 mod builder;
 mod connector;
-mod owner_locks;
 mod page;
 mod pages;
 mod ticket;

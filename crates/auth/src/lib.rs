@@ -26,6 +26,8 @@ pub mod connect;
 #[cfg(any(feature = "client", feature = "resource"))]
 mod fetch;
 mod identifier;
+#[cfg(any(feature = "connect", feature = "resource"))]
+mod in_use;
 pub mod metadata;
 mod quote;
 #[cfg(feature = "resource")]

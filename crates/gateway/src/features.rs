@@ -22,7 +22,7 @@ use mrtr_server::{
 
 use crate::arguments::Arguments;
 use crate::forward::forward;
-use crate::listed::{Listed, Offered};
+use crate::listed::{Keys, Listed, Offered};
 use crate::upstream::Upstream;
 
 /// The most features of one kind that are taken from an upstream.
@@ -39,30 +39,30 @@ pub(crate) fn offer<T: Transport>(
         return Ok(());
     }
     let mut disabled = upstream.disabled.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut now, mut off) = (Offered::default(), disabled.clone());
+    let (before, mut now, mut off) = (&offered.keys, Keys::default(), disabled.clone());
     let mut has_clashes = false;
     server.update(|update| {
         let (upstream_name, has_clashes) = (&*upstream.name, &mut has_clashes);
         let mut replacing = Replacing { update, upstream: upstream_name, has_clashes };
         let tools = listed.tools.iter().filter_map(|definition| tool(upstream, definition));
-        now.tools = replacing.replace(&offered.tools, &mut off.tools, tools);
+        now.tools = replacing.replace(&before.tools, &mut off.tools, tools);
         let completes = listed.completes;
         let prompts = listed.prompts.iter();
         let prompts = prompts.filter_map(|definition| prompt(upstream, definition, completes));
-        now.prompts = replacing.replace(&offered.prompts, &mut off.prompts, prompts);
+        now.prompts = replacing.replace(&before.prompts, &mut off.prompts, prompts);
         let resources = listed.resources.iter();
         let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
         let resources = resources.map(|definition| resource(upstream, definition));
-        now.resources = replacing.replace(&offered.resources, &mut off.resources, resources);
+        now.resources = replacing.replace(&before.resources, &mut off.resources, resources);
         let templates = listed.templates.iter();
         let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
         let templates = templates.map(|definition| template(upstream, definition, completes));
-        now.templates = replacing.replace(&offered.templates, &mut off.templates, templates);
+        now.templates = replacing.replace(&before.templates, &mut off.templates, templates);
         Ok(())
     })?;
     upstream.has_tasks.store(listed.has_tasks, Ordering::Relaxed);
-    now.listed = (!has_clashes).then_some(listed);
-    (*offered, *disabled) = (now, off);
+    *offered = Offered { listed: (!has_clashes).then_some(listed), keys: now };
+    *disabled = off;
     upstream.relisted.notify_one();
     Ok(())
 }
@@ -152,16 +152,15 @@ fn tool<T: Transport>(
     }
     remove_ui(&mut definition);
     let (offered, name) = rename(upstream, &mut definition.name)?;
-    let limit = upstream.handler_timeout();
-    let upstream = Arc::clone(upstream);
+    let of_upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
-        let (upstream, name) = (Arc::clone(&upstream), Arc::clone(&name));
+        let (upstream, name) = (Arc::clone(&of_upstream), Arc::clone(&name));
         async move {
             forward(&upstream, &cx, async |client| client.begin_tool(&name, arguments).await).await
         }
     };
     let tool = Tool::manual("", "", handler).definition(definition).skip_validation();
-    Some((offered, tool.request_timeout(limit)))
+    Some((offered, tool.request_timeout(upstream.handler_timeout())))
 }
 
 /// Returns true if a tool is not app-only (MCP Apps). One with invalid metadata may be.
@@ -231,14 +230,13 @@ fn resource<T: Transport>(
 ) -> (String, Resource) {
     let uri: Arc<str> = definition.uri.as_str().into();
     let key = definition.uri.clone();
-    let limit = upstream.handler_timeout();
-    let upstream = Arc::clone(upstream);
+    let of_upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext| {
-        let (upstream, uri) = (Arc::clone(&upstream), Arc::clone(&uri));
+        let (upstream, uri) = (Arc::clone(&of_upstream), Arc::clone(&uri));
         async move { forward(&upstream, &cx, async |client| client.begin_resource(&uri).await).await }
     };
     let resource = Resource::manual("", "", handler).definition(definition.clone());
-    (key, resource.request_timeout(limit))
+    (key, resource.request_timeout(upstream.handler_timeout()))
 }
 
 fn template<T: Transport>(

@@ -5,7 +5,6 @@ use mrtr_schema::input::InputResponses;
 use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr_server::{Error, Result};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
 
 use crate::upstream::Upstream;
 
@@ -25,9 +24,8 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
     begin: impl AsyncFnOnce(&Client<T>) -> std::result::Result<CallOutcome<R>, CallError>,
 ) -> Result<ManualOutput<O>> {
     let client = upstream.client_for(cx);
-    let limit = upstream.request_timeout;
     let outcome = match cx.state::<Paused>()? {
-        None => timeout(limit, begin(&client)).await,
+        None => upstream.outcome(begin(&client)).await?,
         Some(paused) if paused.upstream != upstream.name => {
             // Two upstreams have the same URI, and now the other one is offered.
             return Err(Error::new(
@@ -36,18 +34,17 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
             ));
         }
         Some(Paused { call, .. }) => match responses(cx, &call) {
-            Some(responses) => timeout(limit, client.resume(call, &responses)).await,
+            Some(responses) => upstream.outcome(client.resume(call, &responses)).await?,
             // The caller left out an answer.
             None => return Ok(ask(upstream, call)),
         },
     };
-    match outcome.map_err(|_| upstream.timed_out())? {
-        Ok(CallOutcome::Complete(result)) => Ok(ManualOutput::Complete(result.into())),
-        Ok(CallOutcome::InputRequired(call) | CallOutcome::Working(call)) => match call.task() {
+    match outcome {
+        CallOutcome::Complete(result) => Ok(ManualOutput::Complete(result.into())),
+        CallOutcome::InputRequired(call) | CallOutcome::Working(call) => match call.task() {
             Some(task) => upstream.offer_task(task.clone(), cx.parts()),
             None => Ok(ask(upstream, call)),
         },
-        Err(error) => Err(upstream.error(&error)),
     }
 }
 

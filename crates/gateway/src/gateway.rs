@@ -66,7 +66,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl<T: Transport> Gateway<T> {
     /// Returns the server, whose clones share what it offers. What is disabled there stays disabled
-    /// if its upstream stops listing it and lists it again; it can be enabled while it is listed.
+    /// if its upstream stops listing it and it is listed again, even by another upstream. It can be
+    /// enabled while it is listed.
     pub fn server(&self) -> &Server {
         &self.server
     }

@@ -44,22 +44,18 @@ impl Listed {
     }
 }
 
-/// What the gateway offers of one upstream: the names and URIs of all features.
+/// What the gateway offers of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Offered {
-    /// What they were made from; `None` if the next listing may change them even if it is the same,
-    /// since another feature had the same name or URI.
+    /// What the features were made from; `None` if the next listing may change them even if it is
+    /// the same, since another feature had the same name or URI.
     pub(crate) listed: Option<Listed>,
-    pub(crate) tools: HashSet<String>,
-    pub(crate) prompts: HashSet<String>,
-    pub(crate) resources: HashSet<String>,
-    pub(crate) templates: HashSet<String>,
+    pub(crate) keys: Keys,
 }
 
-/// The features that were disabled when their upstream stopped listing them, by name or URI. They
-/// stay disabled if they are listed again.
+/// The names and URIs of features.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Disabled {
+pub(crate) struct Keys {
     pub(crate) tools: HashSet<String>,
     pub(crate) prompts: HashSet<String>,
     pub(crate) resources: HashSet<String>,

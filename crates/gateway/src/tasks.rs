@@ -13,10 +13,9 @@ use mrtr_server::manual::ManualOutput;
 use mrtr_server::{Error, ExtensionRequest, RequestParts, Result, ServerBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::task_ids::TaskIds;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, fault};
 
 impl<T: Transport> Upstream<T> {
     /// Returns a task that the upstream has made of a call, with an id for the caller.
@@ -35,7 +34,7 @@ impl<T: Transport> Upstream<T> {
     fn violation(&self, why: &dyn std::fmt::Display) -> Error {
         let why = truncate(&why.to_string()).into_owned();
         tracing::warn!(target: "mrtr::gateway", upstream = self.name, why, "malformed answer");
-        Error::response(ErrorObject::internal("The upstream server cannot complete the call"))
+        fault("cannot complete the call")
     }
 }
 
@@ -88,9 +87,7 @@ async fn forward<T: Transport>(
         params.insert("inputResponses".to_owned(), json!(responses));
     }
     let client = upstream.client_of_task(request.parts());
-    let result = timeout(upstream.request_timeout, client.request::<Object>(method, params)).await;
-    let result = result.map_err(|_| upstream.timed_out())?;
-    let result = result.map_err(|error| upstream.error(&error))?;
+    let result = upstream.outcome(client.request::<Object>(method, params)).await?;
     result_for_caller(result, &id, task_id, upstream, request.parts())
 }
 

@@ -17,8 +17,9 @@ use mrtr_server::manual::ManualContext;
 use mrtr_server::{Error, RequestParts, retry_after};
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
-use crate::listed::{Disabled, Offered};
+use crate::listed::{Keys, Offered};
 use crate::task_ids::TaskIds;
 
 /// An upstream server, and what the gateway offers of it.
@@ -29,11 +30,12 @@ pub(crate) struct Upstream<T> {
     /// The longer prefixes of other upstreams, which names of this one must not begin with.
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
-    /// The longest time for one request of a call.
+    /// The longest time for one round of a call, and for one request of a caller about a task.
     pub(crate) request_timeout: Duration,
     pub(crate) offered: Mutex<Offered>,
-    /// Shared by all upstreams: one may list what another one listed before.
-    pub(crate) disabled: Arc<Mutex<Disabled>>,
+    /// What was disabled when its upstream stopped listing it. It stays disabled if it is listed
+    /// again. Shared by all upstreams: one may list what another one listed before.
+    pub(crate) disabled: Arc<Mutex<Keys>>,
     /// True if it makes tasks of calls, according to the last listing.
     pub(crate) has_tasks: AtomicBool,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
@@ -49,7 +51,7 @@ pub(crate) struct Upstream<T> {
 pub(crate) struct Shared {
     pub(crate) request_timeout: Duration,
     pub(crate) tasks: Option<TaskIds>,
-    pub(crate) disabled: Arc<Mutex<Disabled>>,
+    pub(crate) disabled: Arc<Mutex<Keys>>,
     pub(crate) relisted: Arc<Notify>,
 }
 
@@ -100,7 +102,7 @@ impl<T: Transport> Upstream<T> {
     /// Returns true if the gateway offers the resource or the template with this key from here.
     pub(crate) fn offers_resource(&self, key: &str) -> bool {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.resources.contains(key) || offered.templates.contains(key)
+        offered.keys.resources.contains(key) || offered.keys.templates.contains(key)
     }
 
     /// Returns the time that the gateway's server allows for a round: the request to the upstream
@@ -109,15 +111,21 @@ impl<T: Transport> Upstream<T> {
         self.request_timeout.saturating_add(Duration::from_secs(10))
     }
 
-    /// Logs that a request timed out, and returns the error for the caller.
-    pub(crate) fn timed_out(&self) -> Error {
-        tracing::warn!(
-            target: "mrtr::gateway",
-            upstream = self.name,
-            timeout = ?self.request_timeout,
-            "upstream request timed out"
-        );
-        Error::response(ErrorObject::internal(format!("The upstream server {TIMED_OUT}")))
+    /// Waits for the outcome of a request within the timeout, and converts its error.
+    pub(crate) async fn outcome<R>(
+        &self,
+        request: impl Future<Output = Result<R, CallError>>,
+    ) -> Result<R, Error> {
+        let Ok(outcome) = timeout(self.request_timeout, request).await else {
+            tracing::warn!(
+                target: "mrtr::gateway",
+                upstream = self.name,
+                timeout = ?self.request_timeout,
+                "upstream request timed out"
+            );
+            return Err(fault(TIMED_OUT));
+        };
+        outcome.map_err(|error| self.error(&error))
     }
 
     /// Returns a client for one round of a caller: it forwards progress and log messages.
@@ -248,7 +256,7 @@ impl<T: Transport> Upstream<T> {
             (.., Some(_)) => "refused the gateway's request",
             _ => "cannot complete the call",
         };
-        Error::response(ErrorObject::internal(format!("The upstream server {why}")))
+        fault(why)
     }
 
     fn forwards_tasks(&self) -> bool {
@@ -265,6 +273,11 @@ impl<T: Transport> Upstream<T> {
         required.pointer("/elicitation/url").is_some()
             || extensions.is_some_and(|all| !all.keys().all(is_forwarded))
     }
+}
+
+/// Returns the error of a call that the upstream could not complete.
+pub(crate) fn fault(why: &str) -> Error {
+    Error::response(ErrorObject::internal(format!("The upstream server {why}")))
 }
 
 /// Returns false if an error is about the request of the gateway itself: its form, headers,

@@ -96,14 +96,17 @@ impl ServerUpdate {
     /// Returns true if there is a feature with this name, URI or URI template, even a
     /// [disabled](Self::disable) one.
     pub fn contains<F: Feature>(&self, key: &str) -> bool {
-        F::entries_of(&self.features).iter().any(|entry| entry.item.key() == key)
+        self.entry::<F>(key).is_some()
     }
 
     /// Returns true if the feature with this name, URI or URI template is
     /// [disabled](Self::disable).
     pub fn is_disabled<F: Feature>(&self, key: &str) -> bool {
-        let entries = F::entries_of(&self.features);
-        entries.iter().any(|entry| entry.item.key() == key && !entry.is_enabled)
+        self.entry::<F>(key).is_some_and(|entry| !entry.is_enabled)
+    }
+
+    fn entry<F: Feature>(&self, key: &str) -> Option<&Entry<F::Item>> {
+        F::entries_of(&self.features).iter().find(|entry| entry.item.key() == key)
     }
 
     fn find<F: Feature>(&mut self, key: &str) -> Option<&mut Entry<F::Item>> {

@@ -60,9 +60,10 @@ macro_rules! script {
 /// # Operations
 ///
 /// Each operation is one script. All share a connection, which is restored when it breaks; another
-/// one listens for changes. If a failover has made the server a replica, the first operation that
-/// writes fails, and both are replaced. Tasks that have expired are deleted by Redis. The keys of a
-/// script are in several slots, so a Redis cluster cannot be used.
+/// one listens for changes. If a failover has made the server a replica, operations that write fail
+/// until the address leads to the new server, and both connections are replaced. Tasks that have
+/// expired are deleted by Redis. The keys of a script are in several slots, so a Redis cluster
+/// cannot be used.
 pub struct RedisTaskStore {
     client: Client,
     connection: Mutex<Connection>,

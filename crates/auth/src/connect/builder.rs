@@ -10,10 +10,10 @@ use url::Url;
 
 use super::account::AccountStore;
 use super::connector::{AccountConnector, Identify, Inner};
-use super::owner_locks::OwnerLocks;
 use crate::client::ClientRegistration;
 use crate::fetch::{AddressPolicy, Fetcher, HttpSettings};
 use crate::identifier::{Issuer, is_loopback, secure_url};
+use crate::in_use::InUse;
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
 
@@ -211,7 +211,7 @@ impl AccountConnectorBuilder {
             clock: self.clock,
             fetcher: Fetcher::restricted(&HttpSettings::default(), policy)
                 .map_err(|error| invalid(&error))?,
-            locks: OwnerLocks::default(),
+            locks: InUse::new(),
         };
         Ok(AccountConnector { inner: Arc::new(inner) })
     }

@@ -7,10 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::request::Parts;
 use mrtr_codec::{Principal, Seal};
 use mrtr_server::{Context, Error, Result};
+use mrtr_transport::BoxError;
+use tokio::sync::Mutex;
 use url::Url;
 
 use super::account::{Account, AccountStore, StoredAccount};
-use super::owner_locks::OwnerLocks;
 use crate::client::ClientRegistration;
 use crate::client::Secret;
 use crate::client::fetch::fetch;
@@ -18,6 +19,7 @@ use crate::client::random::Seed;
 use crate::client::token::{TokenRequest, TokenResponse};
 use crate::fetch::Fetcher;
 use crate::identifier::Issuer;
+use crate::in_use::InUse;
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
 
@@ -28,6 +30,10 @@ const MAX_QUESTIONS: usize = 3;
 /// the timeout of a request (1 min).
 const WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The pauses in milliseconds before a refreshed account is saved again, if the store fails: the
+/// old refresh token is used up.
+const SAVE_PAUSES: [u64; 5] = [100, 200, 400, 800, 1600];
 
 /// Connects accounts of users at one third party. Cheap to clone. See the [module](super).
 #[derive(Clone)]
@@ -55,9 +61,9 @@ pub(super) struct Inner {
     pub(super) identify: Arc<Identify>,
     pub(super) clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub(super) fetcher: Fetcher,
-    /// Held during a refresh, since a refresh token may work only once, and while a new account is
-    /// being saved.
-    pub(super) locks: OwnerLocks,
+    /// Locks by owner. They are held during a refresh, since a refresh token may work only once,
+    /// and while a new account is being saved, which a refresh must not replace.
+    pub(super) locks: InUse<Principal, Mutex<()>>,
 }
 
 impl AccountConnector {
@@ -163,7 +169,8 @@ impl Inner {
 
     /// Refreshes the account, unless another call has done so.
     async fn refresh(self: Arc<Self>, owner: Principal) -> Result<Option<Account>> {
-        let _lock = self.locks.lock(&owner).await;
+        let lock = self.locks.get(owner.clone());
+        let _guard = lock.lock().await;
         let load = || self.store.load(&owner, &self.id);
         let Some(found) = load().await.map_err(Error::internal)? else { return Ok(None) };
         if found.is_usable(self.now()) {
@@ -175,17 +182,19 @@ impl Inner {
         match self.request_token(form).await {
             Ok(mut account) => {
                 account.refresh_token.get_or_insert(refresh_token);
-                // It may have been disconnected in the meantime, or replaced by another replica.
-                // If that is unknown, the new refresh token must not be lost.
-                if let Ok(stored) = load().await
-                    && stored.as_ref() != Some(&found)
-                {
-                    let stored = stored.filter(|stored| stored.is_usable(self.now()));
-                    return Ok(stored.map(|stored| Account(stored.access_token)));
+                let mut pauses = SAVE_PAUSES.iter();
+                loop {
+                    let saved = self.save_refreshed(&owner, &found, &account).await;
+                    let Err(error) = saved else { break saved.map_err(Error::internal) };
+                    tracing::warn!(
+                        target: "mrtr::auth",
+                        provider = self.id,
+                        error = &*error as &dyn std::error::Error,
+                        "refreshed account not stored"
+                    );
+                    let Some(pause) = pauses.next() else { break Err(Error::internal(error)) };
+                    tokio::time::sleep(Duration::from_millis(*pause)).await;
                 }
-                let saved = self.store.save(&owner, &self.id, &account).await;
-                saved.map_err(Error::internal)?;
-                Ok(Some(Account(account.access_token)))
             }
             Err(TokenError::Refused(code)) if !is_about_client(&code) => {
                 tracing::info!(target: "mrtr::auth", provider = self.id, code, "account lost");
@@ -201,6 +210,25 @@ impl Inner {
                 Err(Error::internal(format!("refreshing the account at {} failed: {why}", self.id)))
             }
         }
+    }
+
+    /// Saves a refreshed account and returns it.
+    ///
+    /// If the account `before` the refresh is not in the store any more, it was disconnected, or
+    /// another replica has replaced it. Then what is stored stays, and is returned if it is usable.
+    async fn save_refreshed(
+        &self,
+        owner: &Principal,
+        before: &StoredAccount,
+        refreshed: &StoredAccount,
+    ) -> std::result::Result<Option<Account>, BoxError> {
+        let stored = self.store.load(owner, &self.id).await?;
+        if stored.as_ref() == Some(before) {
+            self.store.save(owner, &self.id, refreshed).await?;
+            return Ok(Some(Account(refreshed.access_token.clone())));
+        }
+        let stored = stored.filter(|stored| stored.is_usable(self.now()));
+        Ok(stored.map(|stored| Account(stored.access_token)))
     }
 
     /// Requests a token from the third party.

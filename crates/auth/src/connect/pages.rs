@@ -161,7 +161,8 @@ impl Inner {
                 Refusal(StatusCode::BAD_GATEWAY, "Please try again later.")
             }
         })?;
-        let _lock = self.locks.lock(&owner).await;
+        let lock = self.locks.get(owner.clone());
+        let _guard = lock.lock().await;
         self.store.save(&owner, &self.id, &account).await.map_err(|error| {
             tracing::error!(target: "mrtr::auth", provider = self.id, %error, "account not stored");
             Refusal(StatusCode::SERVICE_UNAVAILABLE, "Please try again later.")

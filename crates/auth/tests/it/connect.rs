@@ -3,7 +3,7 @@
 mod world;
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -332,11 +332,7 @@ async fn round_waits_for_the_user_who_has_agreed() {
 async fn expired_token_is_refreshed_and_a_refused_refresh_asks_again() {
     let world = World::start().await;
     world.third.issue_for(3600);
-    let connector = &world.replicas[0].0;
-    let (_, link) = world.ask(&alice()).await;
-    let mut browser = Browser::of("alice");
-    let callback = world.third.consent(&browser.agree(connector, &link).await);
-    assert_eq!(browser.callback(connector, &callback).await.status, 200);
+    world.connect().await;
     world.advance(3500);
     world.call(0, &alice(), &json!({})).await;
     assert_eq!(world.third.granted(), 1);
@@ -358,11 +354,7 @@ async fn expired_token_is_refreshed_and_a_refused_refresh_asks_again() {
 async fn account_that_is_disconnected_during_a_refresh_stays_disconnected() {
     let world = World::start().await;
     world.third.issue_for(3600);
-    let connector = &world.replicas[0].0;
-    let (_, link) = world.ask(&alice()).await;
-    let mut browser = Browser::of("alice");
-    let callback = world.third.consent(&browser.agree(connector, &link).await);
-    assert_eq!(browser.callback(connector, &callback).await.status, 200);
+    world.connect().await;
     world.advance(3600);
     let accounts = world.accounts.clone();
     world.third.before_response(async move { accounts.delete(&alice(), "third").await.unwrap() });
@@ -372,9 +364,14 @@ async fn account_that_is_disconnected_during_a_refresh_stays_disconnected() {
     assert_eq!(world.accounts.load(&alice(), "third").await.unwrap(), None);
 }
 
-/// A store that can be told to fail when it is read.
+const ALL: usize = usize::MAX;
+
+/// A store with a number of readings that fail.
 #[derive(Clone, Default)]
-struct Unreadable(MemoryAccounts, Arc<AtomicBool>);
+struct Unreadable {
+    accounts: MemoryAccounts,
+    failures: Arc<AtomicUsize>,
+}
 
 impl AccountStore for Unreadable {
     fn load<'a>(
@@ -382,10 +379,16 @@ impl AccountStore for Unreadable {
         owner: &'a Principal,
         provider: &'a str,
     ) -> DriverFuture<'a, Option<StoredAccount>> {
-        if self.1.load(Ordering::Relaxed) {
+        let failures = self.failures.load(Ordering::Relaxed);
+        if failures > 0 {
+            self.failures.fetch_sub(1, Ordering::Relaxed);
+            if failures == ALL {
+                // The pauses between further readings take no time.
+                tokio::time::pause();
+            }
             return Box::pin(async { Err("unreadable".into()) });
         }
-        self.0.load(owner, provider)
+        self.accounts.load(owner, provider)
     }
 
     fn save<'a>(
@@ -394,34 +397,47 @@ impl AccountStore for Unreadable {
         provider: &'a str,
         account: &'a StoredAccount,
     ) -> DriverFuture<'a, ()> {
-        self.0.save(owner, provider, account)
+        self.accounts.save(owner, provider, account)
     }
 
     fn delete<'a>(&'a self, owner: &'a Principal, provider: &'a str) -> DriverFuture<'a, ()> {
-        self.0.delete(owner, provider)
+        self.accounts.delete(owner, provider)
     }
 }
 
 /// The old refresh token is used up: without the new one, the user would have to connect again.
 #[tokio::test]
-async fn new_refresh_token_is_saved_even_if_the_store_cannot_be_read() {
+async fn refreshed_account_is_saved_when_the_store_can_be_read_again() {
     let store = Unreadable::default();
     let world = World::start_with(|builder| builder.store(store.clone())).await;
     world.third.issue_for(3600);
-    let connector = &world.replicas[0].0;
-    let (_, link) = world.ask(&alice()).await;
-    let mut browser = Browser::of("alice");
-    let callback = world.third.consent(&browser.agree(connector, &link).await);
-    assert_eq!(browser.callback(connector, &callback).await.status, 200);
+    world.connect().await;
     for _ in 0..2 {
         world.advance(3600);
-        let Unreadable(_, fails) = store.clone();
-        world.third.before_response(async move { fails.store(true, Ordering::Relaxed) });
+        let failures = Arc::clone(&store.failures);
+        world.third.before_response(async move { failures.store(1, Ordering::Relaxed) });
         let result = world.call(0, &alice(), &json!({})).await;
-        store.1.store(false, Ordering::Relaxed);
-        assert_eq!(result["resultType"], "complete", "{result}");
+        assert_eq!(result["content"][0]["text"], "a token of 14 bytes", "{result}");
     }
     assert_eq!(world.third.granted(), 3);
+}
+
+/// The account may have been disconnected in the meantime.
+#[tokio::test]
+async fn refreshed_account_is_not_saved_unless_the_store_can_be_read() {
+    let store = Unreadable::default();
+    let world = World::start_with(|builder| builder.store(store.clone())).await;
+    world.third.issue_for(3600);
+    world.connect().await;
+    world.advance(3600);
+    let of_event = store.clone();
+    world.third.before_response(async move {
+        of_event.delete(&alice(), "third").await.unwrap();
+        of_event.failures.store(ALL, Ordering::Relaxed);
+    });
+    let result = world.call(0, &alice(), &json!({})).await;
+    assert_eq!(result["isError"], true, "{result}");
+    assert_eq!(store.accounts.load(&alice(), "third").await.unwrap(), None);
 }
 
 /// The code works only once, and the user has done everything.

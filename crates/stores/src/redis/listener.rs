@@ -25,7 +25,7 @@ pub(super) struct Listener {
     client: Client,
     /// `None` while the connection is broken.
     subscription: Mutex<Option<PubSub>>,
-    /// Notified when the address leads to another server.
+    /// Notified when the server has become a replica.
     moved: Notify,
 }
 

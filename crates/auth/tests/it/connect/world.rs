@@ -216,6 +216,16 @@ impl World {
         let link = link(&asked);
         (asked, link)
     }
+
+    /// Connects an account of Alice.
+    pub(crate) async fn connect(&self) {
+        let connector = &self.replicas[0].0;
+        let (_, link) = self.ask(&alice()).await;
+        let mut browser = Browser::of("alice");
+        let callback = self.third.consent(&browser.agree(connector, &link).await);
+        let done = browser.callback(connector, &callback).await;
+        assert_eq!(done.status, 200, "{done:?}");
+    }
 }
 
 /// Returns the path and query of the link in a result.
