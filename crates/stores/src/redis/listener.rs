@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use mrtr_server::tasks::TaskKey;
 use redis::aio::PubSub;
-use redis::{Client, RedisResult};
+use redis::{Client, RedisResult, Value, cmd};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
@@ -34,7 +34,7 @@ impl Listener {
         Self { client, subscription: Mutex::default(), moved: Notify::new() }
     }
 
-    /// Leaves the server of the subscription, and subscribes at the one that has its address now.
+    /// Leaves the server of the subscription, and subscribes at the one that follows it.
     pub(super) fn subscribe_again(&self) {
         self.moved.notify_one();
     }
@@ -68,8 +68,17 @@ impl Listener {
     }
 }
 
+/// Subscribes at the server that has the address, unless it is a replica: after a failover, the
+/// address may lead to the old server for some time, and the changes are announced at the new one.
 async fn subscribe(client: &Client, channel: &str) -> RedisResult<PubSub> {
     let subscribed = async {
+        // A connection with a subscription accepts no other commands.
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let role: RedisResult<Vec<Value>> = cmd("ROLE").query_async(&mut connection).await;
+        // Where the command is forbidden, the role is unknown.
+        if role.is_ok_and(|role| role.first() == Some(&Value::BulkString(b"slave".to_vec()))) {
+            return Err(std::io::Error::other("the server is a replica").into());
+        }
         let mut subscription = client.get_async_pubsub().await?;
         subscription.subscribe(channel).await?;
         Ok(subscription)

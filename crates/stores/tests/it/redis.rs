@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use mrtr_server::tasks::{
-    RunEnd, StoredStatus, TaskKey, TaskStore as _, TaskStoreError, TaskWrite,
+    Created, RunEnd, StoredStatus, TaskKey, TaskStore as _, TaskStoreError, TaskWrite,
 };
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::RedisTaskStore;
@@ -13,6 +13,9 @@ use mrtr_testkit::servers::Redis;
 use tokio::time::timeout;
 
 use crate::support::{KEPT, append, claim, create, lease, task};
+
+/// The longest time for what should happen soon.
+const LONG: Duration = Duration::from_secs(30);
 
 async fn store(redis: &Redis) -> RedisTaskStore {
     RedisTaskStore::connect(&redis.url()).await.unwrap()
@@ -29,11 +32,8 @@ async fn redis_announces_changes_to_all_replicas() {
     let redis = Redis::start();
     let (one, other) = (store(&redis).await, store(&redis).await);
     let (key, lease) = create(&one, task("a")).await;
-    let answer = async || one.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
     // The first call subscribes.
-    while timeout(Duration::from_millis(100), other.next_change()).await.is_err() {
-        answer().await;
-    }
+    hears_of(&other, key).await;
     one.write(append(key, lease, 0)).await.unwrap();
     let (last, _) = create(&one, task("last")).await;
     one.cancel(last).await.unwrap();
@@ -77,28 +77,41 @@ async fn redis_connects_again_if_the_server_has_become_a_replica() {
     let url = format!("redis+unix://{}", address.display());
     let store = RedisTaskStore::connect(&url).await.unwrap();
     let (before, _) = create(&store, task("before")).await;
-    // The store has subscribed when a change arrives.
-    let answer = async |key| store.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
-    while changed(&store).await != Some(before) {
-        answer(before).await;
-    }
+    hears_of(&store, before).await;
     // Nothing listens there: it stays alone.
     assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
-    fs::remove_file(&address).unwrap();
-    symlink(new.socket(), &address).unwrap();
     let refused = store.create(task("a"), lease()).await;
     assert!(matches!(refused, Err(TaskStoreError::Unavailable(_))), "{refused:?}");
-    let (key, _) = create(&store, task("a")).await;
+    // The address still leads to the old server when the store listens again.
+    assert!(changed(&store).await.is_none());
+    fs::remove_file(&address).unwrap();
+    symlink(new.socket(), &address).unwrap();
+    let created = async {
+        loop {
+            if let Ok(Created::New(_)) = store.create(task("a"), lease()).await {
+                break;
+            }
+        }
+    };
+    timeout(LONG, created).await.unwrap();
     assert_ne!(new.command("DBSIZE"), ":0");
     // It listens at the new server, too.
-    while changed(&store).await != Some(key) {
-        answer(key).await;
-    }
+    hears_of(&store, TaskKey::of("a")).await;
+}
+
+/// Answers a task until the store reports the change.
+async fn hears_of(store: &RedisTaskStore, key: TaskKey) {
+    let heard = async {
+        while changed(store).await != Some(key) {
+            store.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+        }
+    };
+    timeout(LONG, heard).await.unwrap();
 }
 
 /// Returns the next change, if there is one soon.
 async fn changed(store: &RedisTaskStore) -> Option<TaskKey> {
-    timeout(Duration::from_millis(100), store.next_change()).await.ok()
+    timeout(Duration::from_millis(200), store.next_change()).await.ok()
 }
 
 #[tokio::test]
