@@ -53,9 +53,9 @@ impl<T: Transport> GatewayBuilder<T> {
     }
 
     /// Sets the longest time for one round of a forwarded call, with the client's retries, and for
-    /// one request of a caller about a task. Default: 1 min. After it, the request is cancelled and
-    /// the caller gets an error. The timeouts of the client and of its transport (default: 2 min)
-    /// apply, too.
+    /// one request about a task. Default: 1 min. After it, the request is cancelled and the caller
+    /// gets an error; a subscription reads the task again later. The timeouts of the client and of
+    /// its transport (default: 2 min) apply, too.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self

@@ -245,7 +245,8 @@ async fn get<T: Transport>(
     id: String,
 ) -> Result<Option<(DetailedTask, String)>, BoxError> {
     let client = upstream.client_of_task(caller);
-    let result = match client.request(method::TASKS_GET, request_params(own)).await {
+    let request = client.request(method::TASKS_GET, request_params(own));
+    let result = match timeout(upstream.request_timeout, request).await? {
         Err(error) if is_unknown(&error) => return Ok(None),
         result => result?,
     };

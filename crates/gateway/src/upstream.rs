@@ -30,7 +30,7 @@ pub(crate) struct Upstream<T> {
     /// The longer prefixes of other upstreams, which names of this one must not begin with.
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
-    /// The longest time for one round of a call, and for one request of a caller about a task.
+    /// The longest time for one round of a call, and for one request about a task.
     pub(crate) request_timeout: Duration,
     pub(crate) offered: Mutex<Offered>,
     /// What was disabled when its upstream stopped listing it. It stays disabled if it is listed

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use mrtr_schema::tasks::TaskStatus;
 use mrtr_server::{Principal, Server};
 use mrtr_transport::InProcess;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::tasks::{create, send, upstream, wait_for};
 use super::{caller, gateway, gateway_server};
@@ -68,6 +68,10 @@ async fn nothing_follows(mut changes: Subscription) {
 /// Answers the question of the task, so that it ends.
 async fn answer(gateway: &Gateway<impl Transport>, id: &str) {
     wait_for(gateway, id, "input_required").await;
+    send_answer(gateway, id).await;
+}
+
+async fn send_answer(gateway: &Gateway<impl Transport>, id: &str) {
     let answer = ElicitResult::accept(json!({ "text": "all" })).unwrap();
     let answer = json!({ "taskId": id, "inputResponses": { "more": answer } });
     send(gateway, "alice", "tasks/update", answer).await.unwrap();
@@ -117,13 +121,24 @@ enum Fault {
 struct Faulty {
     transport: InProcess<Server>,
     faults: Mutex<VecDeque<Fault>>,
-    reads: Arc<AtomicUsize>,
+    reads: Arc<Reads>,
+}
+
+/// How tasks are read.
+#[derive(Default)]
+struct Reads {
+    count: AtomicUsize,
+    /// They are not answered.
+    are_stuck: AtomicBool,
 }
 
 impl Transport for Faulty {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         if outgoing.request.method == "tasks/get" {
-            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.reads.count.fetch_add(1, Ordering::Relaxed);
+            if self.reads.are_stuck.load(Ordering::Relaxed) {
+                return pending().await;
+            }
         }
         let listens = outgoing.request.method == "subscriptions/listen";
         let fault = listens.then(|| self.faults.lock().unwrap().pop_front()).flatten();
@@ -158,12 +173,11 @@ impl Transport for Faulty {
     }
 }
 
-/// A gateway whose upstreams `a`, `b` and so on have these faults. Returns also how often it has
-/// read a task.
+/// A gateway whose upstreams `a`, `b` and so on have these faults. Returns also how it reads tasks.
 async fn faulty_gateway(
     faults: impl IntoIterator<Item = Vec<Fault>>,
-) -> (Gateway<Faulty>, Arc<AtomicUsize>) {
-    let reads = Arc::<AtomicUsize>::default();
+) -> (Gateway<Faulty>, Arc<Reads>) {
+    let reads = Arc::<Reads>::default();
     let mut gateway = Gateway::builder();
     for (prefix, faults) in ["a", "b"].into_iter().zip(faults) {
         let principal = Principal::new("https://login.example", "the gateway");
@@ -224,11 +238,30 @@ async fn reported_changes_are_read_at_most_twice_per_second() {
     let id = create(&gateway, "a__report").await;
     let (mut changes, granted) = listen(&gateway, "alice", &[&id]).await;
     wait_for_change(&mut changes, &granted, &id, TaskStatus::InputRequired).await;
-    let before = reads.load(Ordering::Relaxed);
+    let before = reads.count.load(Ordering::Relaxed);
     let next = timeout(Duration::from_secs(10), changes.next()).await;
     assert!(next.is_err(), "{next:?}");
-    let reads = reads.load(Ordering::Relaxed) - before;
+    let reads = reads.count.load(Ordering::Relaxed) - before;
     assert!((10..=21).contains(&reads), "{reads} reads");
+}
+
+/// The caller is told so, and a subscription goes on when the upstream answers again.
+#[tokio::test(start_paused = true)]
+async fn upstream_that_is_stuck_is_left_after_the_timeout() {
+    let (gateway, reads) = faulty_gateway([Vec::new()]).await;
+    let id = create(&gateway, "a__report").await;
+    let (mut changes, granted) = listen(&gateway, "alice", &[&id]).await;
+    wait_for_change(&mut changes, &granted, &id, TaskStatus::InputRequired).await;
+    reads.are_stuck.store(true, Ordering::Relaxed);
+    send_answer(&gateway, &id).await;
+    let started = Instant::now();
+    let error = send(&gateway, "alice", "tasks/get", json!({ "taskId": id })).await.unwrap_err();
+    assert_eq!(error.message, "The upstream server did not answer in time");
+    assert_eq!(started.elapsed().as_secs(), 60);
+    let stuck = timeout(Duration::from_secs(10), changes.next()).await;
+    assert!(stuck.is_err(), "{stuck:?}");
+    reads.are_stuck.store(false, Ordering::Relaxed);
+    wait_for_change(&mut changes, &granted, &id, TaskStatus::Completed).await;
 }
 
 /// Each subscription is a request that stays open, on a connection that callers share.
