@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use mrtr::Client;
 use mrtr::client::{CallEvent, CallOutcome, PendingCall};
 use mrtr::http::HttpConnection;
 use mrtr::schema::PROTOCOL_VERSION;
@@ -16,7 +16,9 @@ use mrtr::schema::tasks::Task;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::schema::uri;
 use mrtr::terminal::sanitize_line;
+use mrtr::{CallError, Client};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::answers::{Answers, read_json};
 use crate::failure::{Failure, Result};
@@ -43,9 +45,7 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
             }
             None => client.begin_tool(call.tool(), call.arguments()?).await?,
         };
-        while let (CallOutcome::Working(task), None) = (&outcome, &call.detach) {
-            outcome = client.resume(task.clone(), &InputResponses::default()).await?;
-        }
+        follow(&client, &mut outcome, call).await?;
         return match outcome {
             CallOutcome::Complete(result) => Ok(finish(&result, json)),
             CallOutcome::InputRequired(paused) | CallOutcome::Working(paused) => {
@@ -58,6 +58,33 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
         None => client.call_tool(call.tool(), call.arguments()?).await?,
     };
     Ok(finish(&result, json))
+}
+
+/// Follows a task until it ends or asks, unless it is to be left at once.
+///
+/// If it takes longer than the timeout, or the server cannot be reached, it can be resumed: the
+/// server continues with it.
+async fn follow(
+    client: &Client<HttpConnection>,
+    outcome: &mut CallOutcome<CallToolResult>,
+    call: &Call,
+) -> Result<()> {
+    let follow = async {
+        while let (CallOutcome::Working(task), None) = (&*outcome, &call.detach) {
+            *outcome = client.resume(task.clone(), &InputResponses::default()).await?;
+        }
+        Ok::<_, CallError>(())
+    };
+    let why = match timeout(Duration::from_secs(call.server.timeout), follow).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) if error.is_timeout() || error.as_transport_error().is_some() => {
+            Failure::from(error).message
+        }
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => format!("the task has not ended within {} s", call.server.timeout),
+    };
+    output::note(&sanitize_line(&why));
+    Ok(())
 }
 
 /// Cancels the task of a suspended call.

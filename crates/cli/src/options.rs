@@ -124,7 +124,8 @@ pub(crate) struct Call {
     /// Answers as a JSON object: for each question's key, the content of its form, or {"action": …}
     #[arg(long, value_name = "FILE")]
     pub(crate) answers: Option<PathBuf>,
-    /// Writes the call to a file at its next question, and exits with code 5
+    /// Writes the call to a file at its next question, or if the server has made it a task that
+    /// takes longer than the timeout, and exits with code 5
     #[arg(long, value_name = "FILE")]
     pub(crate) pause: Option<PathBuf>,
     /// Writes the call to a file when the server makes it a task, or at its next question, and

@@ -146,6 +146,9 @@ fn serve_task() -> String {
                     json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })
                 }
                 "tools/call" => {
+                    if params["name"] == "endless" {
+                        answered = json!("endless");
+                    }
                     task["resultType"] = json!("task");
                     task
                 }
@@ -153,6 +156,7 @@ fn serve_task() -> String {
                     task["status"] = json!("cancelled");
                     task
                 }
+                "tasks/get" if answered == "endless" => task,
                 "tasks/get" if answered.is_null() => {
                     let form = json!({ "type": "object", "properties": { "year": { "type": "integer" } } });
                     task["status"] = json!("input_required");
@@ -289,6 +293,22 @@ fn task_is_left_resumed_and_cancelled() {
     let nothing = mrtr(&["cancel", &url, &first]);
     assert_eq!(nothing.status.code(), Some(2));
     assert!(text(&nothing.stderr).contains("not a task"), "{}", text(&nothing.stderr));
+}
+
+/// The server continues with the task: without the file, nothing would be known of it.
+#[test]
+fn task_that_takes_longer_than_the_timeout_can_be_resumed() {
+    let (url, scratch) = (serve_task(), scratch("endless"));
+    let file = scratch.join("task.json").to_str().unwrap().to_owned();
+    let late = mrtr(&["call", &url, "endless", "--timeout", "1", "--pause", &file]);
+    let stderr = text(&late.stderr);
+    assert_eq!(late.status.code(), Some(5), "{stderr}");
+    assert!(
+        stderr.contains("not ended within 1 s") && stderr.contains("The running call"),
+        "{stderr}"
+    );
+    let cancelled = mrtr(&["cancel", &url, &file]);
+    assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
 }
 
 /// Checks the exit codes that the help documents.
