@@ -77,24 +77,60 @@ pub fn is_traversal(path: &str) -> bool {
 
 /// Decodes percent-encoding. Returns `None` if it is malformed or the result is not UTF-8.
 pub fn percent_decode(text: &str) -> Option<String> {
+    String::from_utf8(decoded_bytes(text, None)?).ok()
+}
+
+/// Decodes percent-encoding. A percent sign that encodes nothing stays, and what is not UTF-8
+/// becomes U+FFFD.
+pub fn percent_decode_lossy(text: &str) -> String {
+    let bytes = decoded_bytes(text, Some(b'%')).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Decodes percent-encoding. `malformed` replaces a percent sign that encodes nothing.
+fn decoded_bytes(text: &str, malformed: Option<u8>) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let mut byte = *first;
         if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            // `from_str_radix` accepts a sign.
-            let digits = std::str::from_utf8(&digits).ok().filter(|d| !d.starts_with('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
+            let encoded = match after {
+                [high, low, after @ ..] => digit(*high).zip(digit(*low)).map(|of| (of, after)),
+                _ => None,
+            };
+            match encoded {
+                Some(((high, low), after)) => {
+                    byte = u8::try_from(high * 16 + low).ok()?;
+                    rest = after;
+                }
+                None => byte = malformed?,
+            }
         }
+        bytes.push(byte);
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percent_encoding_is_decoded() {
+        for (text, strict, lossy) in [
+            ("a%2Fb%c3%A9", Some("a/bé"), "a/bé"),
+            ("%", None, "%"),
+            ("%4", None, "%4"),
+            ("%+1x", None, "%+1x"),
+            ("%%41", None, "%A"),
+            ("a%ff%41", None, "a\u{fffd}A"),
+        ] {
+            assert_eq!(percent_decode(text).as_deref(), strict, "{text}");
+            assert_eq!(percent_decode_lossy(text), lossy, "{text}");
+        }
+    }
 
     #[test]
     fn host_ignores_user_information_that_looks_like_a_host() {

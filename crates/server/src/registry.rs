@@ -302,7 +302,18 @@ impl Registry {
 
     /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
     pub(crate) fn hides_uri(&self, uri: &str, caller: &RequestParts) -> bool {
-        self.uri_guards.hides(uri, caller)
+        if self.uri_guards.are_empty() {
+            return false;
+        }
+        match self.resource(uri) {
+            Some(resource) => !resource.options.is_visible_to(caller),
+            None => {
+                self.uri_guards.hides(uri, caller)
+                    || self
+                        .matching_template(uri)
+                        .is_some_and(|found| !found.1.options.is_visible_to(caller))
+            }
+        }
     }
 
     /// Returns the registry that the server has now.

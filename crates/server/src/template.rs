@@ -63,6 +63,15 @@ impl Template {
         Ok(Self { parts, query })
     }
 
+    /// Returns the template with other text between its variables.
+    pub(crate) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => Part::Literal(change(text)),
+            variable @ Part::Variable(..) => variable.clone(),
+        });
+        Self { parts: parts.collect(), query: self.query.clone() }
+    }
+
     /// Returns the names of the variables.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().filter_map(|part| match part {

@@ -8,7 +8,8 @@ use mrtr_schema::jsonrpc::Notification;
 use mrtr_server::tasks::TaskPolicy;
 use mrtr_server::{
     CacheControl, Change, ChangeNotifier, CompletionRequest, Context, Error, Principal, Prompt,
-    RequestParts, Resource, ResourceOutput, ResourceTemplate, Server, ServerBuilder, Tool,
+    RequestParts, Resource, ResourceOutput, ResourceTemplate, Server, ServerBuilder, ServerUpdate,
+    Tool,
 };
 use mrtr_testkit::TestClock;
 use mrtr_transport::{GrantedScopes, InProcess, OutgoingRequest, Transport as _};
@@ -173,6 +174,72 @@ async fn other_spellings_of_a_hidden_uri_are_hidden_too() {
         ("doc://s%2565cret/4", "s%65cret/4"),
     ] {
         assert_eq!(read(&server, &[], uri).await, value, "{uri}");
+    }
+}
+
+/// A broader template may ignore what another one does not, and its handler gets the hidden value.
+#[tokio::test]
+async fn query_or_slash_does_not_uncover_a_hidden_uri() {
+    for (hidden, uri) in [
+        ("doc://secret/{id}", "doc://secret/4?lang=en"),
+        ("doc://secret/{id}", "doc://secret/4?"),
+        ("doc://secret/{id}", "doc://s%65cret/4?x=%ff"),
+        ("doc://secret/{id}", "doc://secret//4"),
+        ("doc://secret/{id}", "doc://secret%5C4"),
+        ("doc://secret/{+id}", "doc://secret//4"),
+        ("doc://secret/{id}{?q}", "doc://secret/4?q=.."),
+        ("doc://z%C3%BCrich/{id}", "doc://z%c3%bcrich/4"),
+        ("doc://secret/4", "doc://secret/4?lang=en"),
+        ("doc://secret/4", "doc://secret//4"),
+    ] {
+        let server = replica(&TestClock::default());
+        let server = if hidden.contains('{') {
+            let template = ResourceTemplate::new(hidden, "hidden", page);
+            server.resource_template(template.visible_to(is_admin))
+        } else {
+            server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
+        };
+        let broad = ResourceTemplate::new("doc://{+id}{?lang}", "broad", page);
+        let server = server.resource_template(broad).build().unwrap();
+        let read = async |scopes: &[&str]| {
+            send(&server, scopes, "resources/read", json!({ "uri": uri })).await
+        };
+        let error = &read(&[]).await["error"]["message"];
+        assert_eq!(error, "Resource not found", "{hidden} {uri}");
+        assert!(read(&["admin"]).await["contents"].is_array(), "{hidden} {uri}");
+    }
+}
+
+/// A disabled feature decides who sees its URI, and never who sees the template behind it.
+#[tokio::test]
+async fn disabled_feature_does_not_uncover_a_hidden_template() {
+    let is_staff = |caller: &RequestParts| caller.has_scope("staff");
+    let server = replica(&TestClock::default())
+        .updatable::<Resource>()
+        .changes(ChangeNotifier::default())
+        .resource(Resource::new("doc://team/a", "a", async || "a").visible_to(is_staff))
+        .resource_template(
+            ResourceTemplate::new("doc://{+id}", "all", page)
+                .complete("id", ids)
+                .visible_to(is_admin),
+        )
+        .build()
+        .unwrap();
+    let disable = |update: &mut ServerUpdate| {
+        update.disable::<Resource>("doc://team/a");
+        Ok(())
+    };
+    server.update(disable).unwrap();
+    let argument = json!({ "name": "id", "value": "" });
+    let reference = json!({ "type": "ref/resource", "uri": "doc://team/a" });
+    for (method, params) in [
+        ("resources/read", json!({ "uri": "doc://team/a" })),
+        ("completion/complete", json!({ "ref": reference, "argument": argument })),
+    ] {
+        let staff = send(&server, &["staff"], method, params.clone()).await;
+        assert_eq!(staff["error"]["code"], -32602, "{staff}");
+        let both = send(&server, &["staff", "admin"], method, params).await;
+        assert!(both.get("error").is_none(), "{both}");
     }
 }
 
