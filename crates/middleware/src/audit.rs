@@ -1,5 +1,6 @@
 //! An audit log of callers, requests and outcomes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, Response, ResultType, from_fn};
+use serde_json::value::RawValue;
 use tower_layer::Layer;
 
 /// A layer that records every request that reaches it, once per round, even if the request was
@@ -96,6 +98,8 @@ pub enum AuditOutcome {
 const MAX_NAME: usize = 256;
 /// The longest recorded argument, in bytes of JSON.
 const MAX_ARGUMENT: usize = 1024;
+/// Stands for a value that JSON libraries do not read.
+const UNREADABLE: &str = "[unreadable]";
 
 impl Audit {
     /// Creates a layer that logs records without arguments.
@@ -104,7 +108,7 @@ impl Audit {
     }
 
     /// Records the values of these arguments. Default: none. A value of more than 1 KiB of JSON is
-    /// replaced by `"[too long]"`.
+    /// replaced by `"[too long]"`, and one that cannot be parsed by `"[unreadable]"`.
     pub fn arguments<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.arguments = names.into_iter().map(Into::into).collect();
         self
@@ -131,14 +135,18 @@ impl Audit {
     }
 
     fn recorded(&self, arguments: Option<&str>) -> Object {
-        let given = arguments.filter(|_| !self.arguments.is_empty());
-        let given: Object =
-            given.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let is_recorded = |name: &String| self.arguments.contains(name);
-        let recorded = given.into_iter().filter(|(name, _)| is_recorded(name));
-        let shortened = recorded.map(|(name, value)| {
-            let is_long = value.to_string().len() > MAX_ARGUMENT;
-            (name, if is_long { "[too long]".into() } else { value })
+        let Some(text) = arguments.filter(|_| !self.arguments.is_empty()) else {
+            return Object::new();
+        };
+        // The others are not parsed: what is wrong with them must not hide these.
+        let Ok(given) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
+            let unreadable = |name: &String| (name.clone(), UNREADABLE.into());
+            return self.arguments.iter().map(unreadable).collect();
+        };
+        let recorded = given.into_iter().filter(|(name, _)| self.arguments.contains(name));
+        let shortened = recorded.map(|(name, value)| match value.get() {
+            text if text.len() > MAX_ARGUMENT => (name, "[too long]".into()),
+            text => (name, serde_json::from_str(text).unwrap_or_else(|_| UNREADABLE.into())),
         });
         shortened.collect()
     }

@@ -184,12 +184,22 @@ impl Pairs {
     }
 
     fn push(&mut self, name: String, value: String) -> Result<(), String> {
-        self.length += name.len() + value.len() + 2;
+        self.count(name.len() + value.len() + 2)?;
+        self.all.push((name, value));
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), String> {
+        self.length += bytes;
         if self.length > MAX_PAIRS {
             return Err(format!("makes a request of more than {MAX_PAIRS} bytes"));
         }
-        self.all.push((name, value));
         Ok(())
+    }
+
+    /// Counts the name of an array or an object without elements, which has taken work, too.
+    fn count_if_empty(&mut self, name: &str, elements: usize) -> Result<(), String> {
+        if elements == 0 { self.count(name.len()) } else { Ok(()) }
     }
 
     /// Appends the values in an object or an array, as `name[member][0]=value`. OpenAPI leaves
@@ -199,11 +209,13 @@ impl Pairs {
         match value.get().as_bytes().first() {
             Some(b'[') => {
                 let all: Vec<&RawValue> = from_raw(value)?;
+                self.count_if_empty(&name, all.len())?;
                 let mut all = all.into_iter().enumerate();
                 all.try_for_each(|(at, value)| self.push_deep(inner(&at.to_string()), value))
             }
             Some(b'{') => {
                 let all: BTreeMap<String, &RawValue> = from_raw(value)?;
+                self.count_if_empty(&name, all.len())?;
                 all.iter().try_for_each(|(key, value)| self.push_deep(inner(key), value))
             }
             _ => self.push(name, encode(&scalar(value)?)),

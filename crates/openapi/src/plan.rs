@@ -20,10 +20,11 @@ const MAX_PARAMETERS: usize = 256;
 
 /// Headers that are not for the model to set. Declarations of the first three are ignored (OpenAPI
 /// 3.1, section 4.8.12).
-const RESERVED_HEADERS: [&str; 22] = [
+const RESERVED_HEADERS: [&str; 29] = [
     "accept",
     "content-type",
     "authorization",
+    "cf-connecting-ip",
     "connection",
     "content-encoding",
     "content-length",
@@ -39,10 +40,16 @@ const RESERVED_HEADERS: [&str; 22] = [
     "te",
     "trailer",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
+    "via",
+    "x-client-ip",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
 ];
 
 /// Returns true if the model may set the header.

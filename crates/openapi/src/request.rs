@@ -1,5 +1,6 @@
 //! Requests to the API.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::str::Chars;
 
@@ -25,6 +26,8 @@ impl Plan {
         let mut path = self.operation.path.clone();
         let mut query = Pairs::default();
         let mut request = Request::new(Bytes::new());
+        let of_query = self.parameters.iter().filter(|other| other.location == Location::Query);
+        let of_query: HashMap<_, _> = of_query.map(|other| (encode(&other.name), other)).collect();
         for parameter in &self.parameters {
             let Some(value) = arguments.0.get(&parameter.argument) else {
                 if parameter.location == Location::Path {
@@ -50,17 +53,14 @@ impl Plan {
                     parameter.write(value, &mut query).map_err(of_argument)?;
                     // Members of an object are parameters, too.
                     let is_of_other = |name: &String| {
+                        let named = |name: &str| {
+                            let found = of_query.get(name).copied();
+                            found.filter(|other| other.name != parameter.name)
+                        };
                         // Of a `deepObject`, the member follows in brackets.
-                        let first = name.split("%5B").next();
-                        self.parameters.iter().filter(|other| other.name != parameter.name).any(
-                            |other| {
-                                let other_name = encode(&other.name);
-                                let is_deep = other.style == Style::DeepObject;
-                                other.location == Location::Query
-                                    && (other_name == *name
-                                        || is_deep && first == Some(&other_name))
-                            },
-                        )
+                        let first = name.split("%5B").next().and_then(named);
+                        named(name).is_some()
+                            || first.is_some_and(|other| other.style == Style::DeepObject)
                     };
                     let mut names = query.all().iter().skip(before).map(|(name, _)| name);
                     if names.any(is_of_other) {

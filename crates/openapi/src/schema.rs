@@ -1,6 +1,7 @@
 //! Schemas of the document as JSON Schemas of arguments and of output.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use mrtr_schema::Object;
 use serde_json::{Value, json};
@@ -70,12 +71,14 @@ pub(crate) struct Schemas<'a> {
     targets: BTreeSet<String>,
     /// Approximate number of bytes that have been converted.
     length: usize,
+    /// The hidden properties of the schema whose `allOf` contains the next one.
+    enclosing: Arc<HashSet<String>>,
 }
 
 impl<'a> Schemas<'a> {
     pub(crate) fn new(document: &'a Document, direction: Direction) -> Self {
         let (referenced, targets) = (BTreeSet::new(), BTreeSet::new());
-        Self { document, direction, referenced, targets, length: 0 }
+        Self { document, direction, referenced, targets, length: 0, enclosing: Arc::default() }
     }
 
     pub(crate) fn document(&self) -> &'a Document {
@@ -123,6 +126,8 @@ impl<'a> Schemas<'a> {
         let mut visits = 0;
         let hidden = self.hidden(schema, 0, &mut visits);
         self.count(visits)?;
+        let enclosing = std::mem::take(&mut self.enclosing);
+        let is_hidden = |name: &str| hidden.contains(name) || enclosing.contains(name);
         let mut converted = Object::new();
         for (key, value) in schema {
             let name = key.as_str();
@@ -138,11 +143,21 @@ impl<'a> Schemas<'a> {
                 }
                 Value::String(reference) if name == "$ref" => self.reference(reference)?,
                 Value::Array(names) if name == "required" => {
-                    let is_kept =
-                        |name: &&Value| !name.as_str().is_some_and(|n| hidden.contains(n));
+                    let is_kept = |name: &&Value| !name.as_str().is_some_and(is_hidden);
                     self.copy(&names.iter().filter(is_kept).cloned().collect())?
                 }
                 data if DATA.contains(&name) => self.copy(data)?,
+                Value::Array(parts) if name == "allOf" => {
+                    let of_parts = hidden.iter().map(|name| (*name).to_owned());
+                    let of_parts = Arc::new(of_parts.chain(enclosing.iter().cloned()).collect());
+                    let parts = parts.iter().map(|part| {
+                        self.enclosing = Arc::clone(&of_parts);
+                        self.convert_value(part, depth + 2)
+                    });
+                    let parts = Value::Array(parts.collect::<Result<_, _>>()?);
+                    self.enclosing = Arc::default();
+                    parts
+                }
                 Value::Object(map) if MAPS.contains(&name) => {
                     let mut schemas = Object::new();
                     for (name, schema) in map {
@@ -174,7 +189,8 @@ impl<'a> Schemas<'a> {
         self.copy(&Value::String(format!("#/$defs/{name}")))
     }
 
-    /// Returns the names of properties that go only the other way.
+    /// Returns the names of properties that go only the other way. If names are required, also
+    /// those of its parts and of the schema that it refers to.
     fn hidden<'s>(&self, schema: &'s Object, level: usize, visits: &mut usize) -> HashSet<&'s str>
     where
         'a: 's,
@@ -190,18 +206,19 @@ impl<'a> Schemas<'a> {
                 .filter(|(_, schema)| is_hidden(schema) || is_hidden(resolved(schema)));
             names.extend(hidden.map(|(name, _)| name.as_str()));
         }
-        if let Some(Value::Array(parts)) = schema.get("allOf")
-            && level < MAX_ALL_OF
-            && schema.contains_key("required")
-        {
-            for part in parts.iter().filter_map(|part| resolved(part).as_object()) {
-                *visits += 1;
-                if *visits > MAX_SCHEMA {
-                    // Parts may refer to the whole, many times. The schema is refused.
-                    break;
-                }
-                names.extend(self.hidden(part, level + 1, visits));
+        if level == MAX_ALL_OF || level == 0 && !requires(schema) {
+            return names;
+        }
+        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        let target = schema.get("$ref").and_then(Value::as_str);
+        let target = target.and_then(|target| self.document.at(target).ok()).map(resolved);
+        for part in parts.map(resolved).chain(target).filter_map(Value::as_object) {
+            *visits += 1;
+            if *visits > MAX_SCHEMA {
+                // Parts may refer to the whole, many times. The schema is refused.
+                break;
             }
+            names.extend(self.hidden(part, level + 1, visits));
         }
         names
     }
@@ -250,6 +267,12 @@ impl<'a> Schemas<'a> {
     }
 }
 
+/// Returns true if a schema, or a part of it, requires properties.
+fn requires(schema: &Object) -> bool {
+    let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    schema.contains_key("required") || parts.filter_map(Value::as_object).any(requires)
+}
+
 /// Converts keywords of OpenAPI 3.0 to JSON Schema 2020-12.
 fn upgrade(schema: &mut Object) {
     if schema.remove("nullable") == Some(Value::Bool(true)) {
@@ -258,8 +281,9 @@ fn upgrade(schema: &mut Object) {
         {
             values.push(Value::Null);
         }
-        // `nullable` beside a reference or `allOf` has no type.
-        let is_composed = schema.contains_key("allOf") || schema.contains_key("$ref");
+        // `nullable` beside a reference or a composition has no type.
+        let is_composed =
+            ["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key));
         match schema.get_mut("type") {
             Some(kind @ Value::String(_)) => *kind = json!([kind.take(), "null"]),
             None if is_composed => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::method;
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, from_fn};
 use mrtr_transport::too_many_requests;
@@ -17,9 +18,12 @@ use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
 ///
 /// Around a tool, it limits the calls of that tool. Around a group, all its features share one
 /// quota. Around the server, every request without a request state counts as a call, including
-/// lists, completions and polls of tasks. Clones share their counters, unless they are changed. A
-/// changed clone of a limit with a [store](Self::store) keeps its name, and so the counters: set
-/// the store again, with another name.
+/// lists and polls of tasks. Later rounds and completions, which users cause as they type, have
+/// counters of their own: see [`rounds_per_call`](Self::rounds_per_call).
+///
+/// Clones share their counters, unless they are changed. A changed clone of a limit with a
+/// [store](Self::store) keeps its name, and so the counters: set the store again, with another
+/// name.
 ///
 /// ```
 /// use mrtr_middleware::RateLimit;
@@ -48,6 +52,7 @@ struct Limit {
     store: Arc<dyn ErasedStore>,
     /// The name of the limit in a shared store.
     name: String,
+    is_shared: bool,
     denies_on_failure: bool,
 }
 
@@ -61,6 +66,7 @@ impl RateLimit {
             key: Arc::new(|request| caller(request.principal())),
             store: Arc::new(MemoryRateLimitStore::default()),
             name: String::new(),
+            is_shared: false,
             denies_on_failure: false,
         }))
     }
@@ -85,12 +91,12 @@ impl RateLimit {
         self.with(|limit| limit.quota.burst = calls.max(1))
     }
 
-    /// Sets how many later rounds are allowed for each call that may be begun. Default: 10, the
-    /// number of input rounds that `mrtr-client` allows by default. 0 counts as 1.
+    /// Sets how many later rounds, and how many completions, are allowed for each call that may be
+    /// begun. Default: 10, the number of input rounds that `mrtr-client` allows by default. 0
+    /// counts as 1.
     ///
-    /// Later rounds have counters of their own. The limit applies to all calls of a caller
-    /// together. It is needed because a client can repeat a round while its request state is valid,
-    /// and each repetition runs the handler.
+    /// The limit applies to all calls of a caller together. It is needed because a client can
+    /// repeat a round while its request state is valid, and each repetition runs the handler.
     pub fn rounds_per_call(self, rounds: u32) -> Self {
         self.with(|limit| limit.rounds_per_call = rounds)
     }
@@ -112,6 +118,7 @@ impl RateLimit {
     pub fn store(self, name: impl Into<String>, store: Arc<impl RateLimitStore>) -> Self {
         self.with(|limit| {
             limit.name = name.into();
+            limit.is_shared = true;
             limit.store = store;
         })
     }
@@ -123,7 +130,7 @@ impl RateLimit {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Limit)) -> Self {
-        if Arc::get_mut(&mut self.0).is_none() && self.0.name.is_empty() {
+        if Arc::get_mut(&mut self.0).is_none() && !self.0.is_shared {
             // A clone with other settings is another limit.
             let store = Arc::new(MemoryRateLimitStore::default());
             self.0 = Arc::new(Limit { store, ..Limit::clone(&self.0) });
@@ -143,11 +150,12 @@ fn caller(principal: Option<&Principal>) -> String {
 
 impl Limit {
     /// Counts a request.
-    async fn admit(&self, key: &str, is_first_round: bool) -> Result<(), ErrorObject> {
-        let (kind, quota) = if is_first_round {
-            ("call", self.quota)
-        } else {
-            ("round", self.quota.times(self.rounds_per_call))
+    async fn admit(&self, request: &Request) -> Result<(), ErrorObject> {
+        let key = (self.key)(request);
+        let (kind, quota) = match request.method() {
+            method::COMPLETE => ("completion", self.quota.times(self.rounds_per_call)),
+            _ if request.is_first_round() => ("call", self.quota),
+            _ => ("round", self.quota.times(self.rounds_per_call)),
         };
         let key = format!("{}:{kind}:{key}", self.name);
         match self.store.count(&key, quota).await {
@@ -183,8 +191,7 @@ impl Layer<Next> for RateLimit {
         let limited = from_fn(move |request: Request, next: Next| {
             let limit = Arc::clone(&limit);
             async move {
-                let key = (limit.key)(&request);
-                limit.admit(&key, request.is_first_round()).await?;
+                limit.admit(&request).await?;
                 next.run(request).await
             }
         });

@@ -107,6 +107,20 @@ async fn only_named_arguments_are_recorded_and_long_ones_are_cut() {
     assert_eq!(json!(recorded), json!({ "to": ["a", 1], "note": "[too long]" }));
 }
 
+/// The member name makes a JSON library fail where it builds a tree.
+#[tokio::test]
+async fn unreadable_arguments_do_not_hide_the_others() {
+    let records = Records::default();
+    let audit = records.layer().arguments(["to", "note"]);
+    let tool = Tool::new("t", "", async |_: Context| "x").layer(audit);
+    let server = server(|server| server.tool(tool));
+    let trap = json!({ "$serde_json::private::RawValue": 1 });
+    let arguments = json!({ "to": "mallory", "note": trap, "other": trap });
+    let _ = call(&server, None, "t", json!({ "arguments": arguments })).await;
+    let recorded = records.take().remove(0).arguments;
+    assert_eq!(json!(recorded), json!({ "to": "mallory", "note": "[unreadable]" }));
+}
+
 /// Names come from clients, even of tools that do not exist.
 #[tokio::test]
 async fn long_names_are_cut() {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use mrtr_middleware::RateLimit;
 use mrtr_middleware::rate_limit::{Decision, Quota, RateLimitError, RateLimitStore};
-use mrtr_server::{FeatureGroup, Server, Tool};
+use mrtr_server::{CompletionRequest, Context, FeatureGroup, Prompt, Server, Tool};
 use mrtr_transport::retry_after;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
-use crate::support::{answer, ask, call, send, server};
+use crate::support::{Name, answer, ask, call, send, server};
 
 fn echo(name: &str) -> Tool {
     Tool::new(name, "", async || "x")
@@ -64,6 +64,24 @@ async fn calls_count_and_not_their_rounds() {
     }
     let error = call(&server, Some("alice"), "ask", json!({})).await.unwrap_err();
     assert_eq!(error.code, 429);
+}
+
+/// Users cause completions as they type, before they send the request.
+#[tokio::test(start_paused = true)]
+async fn completions_have_counters_of_their_own() {
+    let prompt = Prompt::new("p", "", async |_: Context, Name { name }: Name| name);
+    let prompt = prompt.complete("name", async |_: CompletionRequest| Ok(vec!["Ann".to_owned()]));
+    let limit = RateLimit::per_minute(1).rounds_per_call(2);
+    let server = server(|server| server.prompt(prompt.layer(limit)));
+    let complete = json!({
+        "ref": { "type": "ref/prompt", "name": "p" },
+        "argument": { "name": "name", "value": "A" },
+    });
+    let complete = async || send(&server, "completion/complete", complete.clone()).await.is_ok();
+    assert_eq!([complete().await, complete().await, complete().await], [true, true, false]);
+    let get = json!({ "name": "p", "arguments": { "name": "Ann" } });
+    let get = async || send(&server, "prompts/get", get.clone()).await.is_ok();
+    assert_eq!([get().await, get().await], [true, false]);
 }
 
 /// A client can repeat a round while its state is valid.

@@ -63,6 +63,10 @@ async fn schemas_of_version_3_0_become_json_schema() {
             json!({ "allOf": [{ "type": "string" }], "nullable": true }),
             json!({ "anyOf": [{ "allOf": [{ "type": "string" }] }, { "type": "null" }] }),
         ),
+        (
+            json!({ "oneOf": [{ "type": "string" }], "nullable": true }),
+            json!({ "anyOf": [{ "oneOf": [{ "type": "string" }] }, { "type": "null" }] }),
+        ),
     ] {
         let schema = schema_of("3.0.3", before.clone(), json!({})).await;
         assert_eq!(schema["properties"]["body"], after, "{before}");
@@ -93,7 +97,23 @@ async fn properties_of_responses_are_left_out() {
         let schema = schema_of(version, beside, id.clone()).await;
         let body = json!({ "allOf": [{ "properties": {} }], "required": [] });
         assert_eq!(schema["properties"]["body"], body);
+        // One part requires what another one declares; a nested object has an `id` of its own.
+        let inner = json!({ "properties": { "id": {} }, "required": ["id"] });
+        let apart = json!({ "allOf": [
+            { "properties": { "id": read_only } },
+            { "required": ["id", "name"], "properties": { "inner": inner } },
+        ] });
+        let schema = schema_of(version, apart, id.clone()).await;
+        let body = json!({ "allOf": [
+            { "properties": {} },
+            { "required": ["name"], "properties": { "inner": inner } },
+        ] });
+        assert_eq!(schema["properties"]["body"], body);
     }
+    let pet = json!({ "Id": { "properties": { "id": { "readOnly": true } } } });
+    let referring = json!({ "$ref": "#/components/schemas/Id", "required": ["id", "name"] });
+    let schema = schema_of("3.1.0", referring, pet).await;
+    assert_eq!(schema["properties"]["body"]["required"], json!(["name"]));
 }
 
 /// Names may be those of keywords.
