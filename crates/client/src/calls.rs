@@ -138,7 +138,7 @@ impl<T: Transport> Client<T> {
         method: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<R, CallError> {
-        decode_result(method, &self.cached_call(method, params).await?)
+        Ok(self.cached_call(method, params).await?.result)
     }
 
     /// Makes a call whose server may request input, with the handlers.
@@ -180,24 +180,34 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Makes a call, or takes its result from the cache. The result stays JSON text.
-    pub(crate) async fn cached_call(
+    /// Makes a call, or takes its result from the cache. A malformed result is not kept there.
+    pub(crate) async fn cached_call<R: DeserializeOwned>(
         &self,
         method: &str,
         params: &[(&str, Box<RawValue>)],
-    ) -> Result<Box<RawValue>, CallError> {
+    ) -> Result<Decoded<R>, CallError> {
         let declared = self.options.capabilities.as_deref();
         let epoch = || self.shared.transport.authorization_epoch();
-        Ok(match self.shared.cache.find(method, params, declared, epoch()) {
-            Lookup::Fresh(result) => result,
-            Lookup::NotCacheable => self.run(method, params).await?.result,
+        let decoded = |result: &RawValue| -> Result<_, CallError> {
+            Ok(Decoded { result: decode_result(method, result)?, bytes: result.get().len() })
+        };
+        match self.shared.cache.find(method, params, declared, epoch()) {
+            Lookup::Fresh(result) => decoded(&result),
+            Lookup::NotCacheable => decoded(&self.run(method, params).await?.result),
             Lookup::Missing(slot) => {
                 let completed = self.run(method, params).await?;
+                let decoded = decoded(&completed.result)?;
                 if completed.rounds == 1 {
                     self.shared.cache.store(slot, &completed.result, epoch());
                 }
-                completed.result
+                Ok(decoded)
             }
-        })
+        }
     }
+}
+
+/// A result, and the length of its JSON.
+pub(crate) struct Decoded<R> {
+    pub(crate) result: R,
+    pub(crate) bytes: usize,
 }

@@ -24,9 +24,12 @@ pub(crate) fn decode_result<R: DeserializeOwned>(
     method: &str,
     result: &RawValue,
 ) -> Result<R, CallError> {
-    serde_json::from_str(result.get()).map_err(|error| {
-        // It may quote the server's text.
-        let why = error.to_string();
-        CallError::protocol(format!("malformed result of {method}: {}", truncate(&why)))
-    })
+    serde_json::from_str(result.get()).map_err(|error| malformed_result(method, &error))
+}
+
+/// Returns the error for a result that cannot be read.
+pub(crate) fn malformed_result(what: &str, error: &serde_json::Error) -> CallError {
+    // It may quote the server's text.
+    let why = error.to_string();
+    CallError::protocol(format!("malformed result of {what}: {}", truncate(&why)))
 }

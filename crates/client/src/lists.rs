@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::CallError;
-use crate::json::{decode_result, encode_param};
+use crate::json::encode_param;
 use crate::tool_info::ToolInfo;
 
 // The limits on one list: a server that returns cursors without end must not exhaust the client's
@@ -127,23 +127,23 @@ impl<T: Transport> Client<T> {
                 Some(cursor) => vec![("cursor", encode_param(cursor)?)],
                 None => Vec::new(),
             };
-            let page = match self.cached_call(method, &params).await {
+            let page = match self.cached_call::<P>(method, &params).await {
                 // The server may no longer know a cursor from a cached page. Once, the list is
                 // read from its beginning.
                 Err(error) if is_invalid_params(&error) && cursor.is_some() && !restarted => {
                     restarted = true;
                     self.shared.cache.remove(&[method]);
+                    (bytes, cursor) = (0, None);
                     all.clear();
-                    cursor = None;
                     continue;
                 }
                 page => page?,
             };
-            bytes += page.get().len();
+            bytes += page.bytes;
             if bytes > MAX_BYTES {
                 return Err(too_long(method, MAX_BYTES, "bytes"));
             }
-            let (items, next_cursor) = split(decode_result(method, &page)?);
+            let (items, next_cursor) = split(page.result);
             all.extend(items);
             if all.len() > MAX_ITEMS {
                 return Err(too_long(method, MAX_ITEMS, "items"));

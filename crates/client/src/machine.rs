@@ -10,7 +10,7 @@ use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, Input
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
-use mrtr_schema::peer_text::quote;
+use mrtr_schema::peer_text::{quote, truncate};
 use mrtr_schema::result::ResultType;
 use mrtr_schema::tasks::{self, Task};
 use serde_json::Value;
@@ -457,7 +457,9 @@ fn result_type(result: &RawValue) -> Result<ResultType, CallError> {
 }
 
 fn malformed(error: &serde_json::Error) -> CallError {
-    CallError::protocol(format!("malformed result: {error}"))
+    // It may quote the server's text.
+    let why = error.to_string();
+    CallError::protocol(format!("malformed result: {}", truncate(&why)))
 }
 
 /// Validates what the types of input requests do not, such as the URLs.

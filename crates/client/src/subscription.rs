@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::backoff::jittered;
 use crate::client::Client;
 use crate::error::CallError;
-use crate::json::encode_param;
+use crate::json::{encode_param, malformed_result};
 use crate::machine::{Action, Machine};
 
 /// A change that the server reports to a [`Subscription`].
@@ -72,7 +72,8 @@ type Connection = Pin<Box<dyn Future<Output = Result<Response, TransportError>> 
 enum State {
     Connected(Connection),
     Waiting(Pin<Box<Sleep>>),
-    Ended,
+    /// The error is returned after the events that came before it.
+    Ended(Option<CallError>),
 }
 
 const MIN_DELAY: Duration = Duration::from_millis(250);
@@ -174,8 +175,8 @@ impl Subscription {
     fn new(
         connect: impl Fn(Arc<NotificationSender>) -> Result<Connection, CallError> + Send + 'static,
     ) -> Result<Self, CallError> {
-        // Unbounded, because it holds no more than the notifications of one read: `poll_next`
-        // empties it before it polls the connection.
+        // Unbounded, because it holds no more than the notifications of one read: transports yield
+        // after each, and `poll_next` empties it before it polls the connection.
         let (sender, notifications) = unbounded_channel();
         let sender = Arc::new(sender);
         let state = State::Connected(connect(Arc::clone(&sender))?);
@@ -196,7 +197,8 @@ impl Subscription {
                 Ok(None) => {}
                 Ok(Some(event)) => return Some(Ok(event)),
                 Err(error) => {
-                    self.state = State::Ended;
+                    self.state = State::Ended(None);
+                    while self.notifications.try_recv().is_ok() {}
                     return Some(Err(error));
                 }
             }
@@ -233,11 +235,11 @@ impl Stream for Subscription {
                 return Poll::Ready(Some(event));
             }
             let polled = match &mut this.state {
-                State::Ended => return Poll::Ready(None),
+                State::Ended(error) => return Poll::Ready(error.take().map(Err)),
                 State::Waiting(delay) => {
                     ready!(delay.as_mut().poll(cx));
                     if let Err(error) = this.reconnect() {
-                        this.state = State::Ended;
+                        this.state = State::Ended(None);
                         return Poll::Ready(Some(Err(error)));
                     }
                     continue;
@@ -249,19 +251,16 @@ impl Stream for Subscription {
                 Poll::Pending if this.notifications.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
                 Poll::Ready(Err(error)) if error.is_subscription_ended() => {
-                    this.state = State::Ended;
+                    this.state = State::Ended(None);
                 }
                 Poll::Ready(Err(error)) if error.is_transient() => this.wait_to_reconnect(&error),
                 Poll::Ready(ended) => {
-                    this.state = State::Ended;
                     let outcome = match ended.map(|response| response.outcome) {
                         Ok(Ok(result)) => validate_end(&result),
                         Ok(Err(error)) => Err(CallError::server(error)),
                         Err(error) => Err(error.into()),
                     };
-                    if let Err(error) = outcome {
-                        return Poll::Ready(Some(Err(error)));
-                    }
+                    this.state = State::Ended(outcome.err());
                 }
             }
         }
@@ -275,7 +274,7 @@ fn validate_end(result: &RawValue) -> Result<(), CallError> {
         Ok(other) => Err(CallError::protocol(format!(
             "the subscription ended with a result of type {other:?}"
         ))),
-        Err(e) => Err(CallError::protocol(format!("malformed result of {}: {e}", method::LISTEN))),
+        Err(error) => Err(malformed_result(method::LISTEN, &error)),
     }
 }
 
@@ -310,7 +309,7 @@ impl fmt::Debug for Subscription {
         f.write_str(match self.state {
             State::Connected(_) => "Subscription(connected)",
             State::Waiting(_) => "Subscription(waiting)",
-            State::Ended => "Subscription(ended)",
+            State::Ended(_) => "Subscription(ended)",
         })
     }
 }

@@ -206,6 +206,23 @@ async fn cache_keeps_a_ttl_for_each_page() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cache_ignores_malformed_results() {
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let broken = Arc::clone(&is_broken);
+    let server = ScriptedServer::new(move |received| {
+        let mut result = fresh_result(received);
+        if broken.load(Ordering::Relaxed) {
+            result["tools"] = json!([{ "name": 5 }]);
+        }
+        Reply::Result(result)
+    });
+    let client = server.client().build();
+    assert!(client.list_tools().await.unwrap_err().is_protocol());
+    is_broken.store(false, Ordering::Relaxed);
+    client.list_tools().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn list_restarts_when_a_cached_cursor_is_rejected() {
     let stale = Arc::new(AtomicBool::new(false));
     let is_stale = stale.clone();

@@ -93,6 +93,41 @@ async fn waiting_calls_share_one_start_timeout() {
     assert!(begun.elapsed() < 2 * time, "{:?}", begun.elapsed());
 }
 
+/// Other calls may be waiting for the same process, and it may be slow to start.
+#[tokio::test]
+async fn dropped_request_does_not_end_the_server() {
+    let file = Scratch::new("dropped");
+    // The first probe is not answered.
+    let text = format!(
+        r#"echo start >> "$1"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*)
+                    if [ "$probed" ]; then
+                        echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}'
+                    fi
+                    probed=yes
+                    echo probed >> "$1" ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
+    let client = Client::builder(ChildServer::new("sh", args)).build();
+    let is_probed = async {
+        while !file.read().contains("probed") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
+        () = is_probed => {}
+    }
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(file.read(), "start\nprobed\nprobed\n");
+}
+
 #[tokio::test]
 async fn subscription_resumes_after_a_server_restart() {
     let file = Scratch::new("resubscribe");

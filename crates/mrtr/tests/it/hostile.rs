@@ -14,6 +14,7 @@ use mrtr::{CallError, Client, ElicitResult};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 /// The reply of a hostile server to a request.
 enum Reply {
@@ -23,7 +24,7 @@ enum Reply {
     Body(String),
     /// A raw HTTP response.
     Raw(String),
-    /// The first text, then the second one forever, after each pause if there is one.
+    /// The first text, then the second one up to a GiB, after each pause if there is one.
     Endless(String, String, Option<Duration>),
 }
 
@@ -122,7 +123,9 @@ async fn respond(
         Reply::Raw(text) => text,
         Reply::Endless(head, again, pause) => {
             let mut next = head;
-            while stream.write_all(next.as_bytes()).await.is_ok() {
+            while written.load(Ordering::SeqCst) < 1 << 30
+                && stream.write_all(next.as_bytes()).await.is_ok()
+            {
                 written.fetch_add(next.len(), Ordering::SeqCst);
                 if let Some(pause) = pause {
                     tokio::time::sleep(pause).await;
@@ -205,6 +208,15 @@ async fn malformed_responses_have_a_specific_error() {
             "malformed result",
         ),
         (
+            result(input_required(
+                &json!({ "q": { "method": "sampling/createMessage", "params": {
+                    "messages": [{ "role": "\u{1b}[2J\nERROR", "content": [] }], "maxTokens": 1,
+                } } }),
+                &json!("s"),
+            )),
+            "unknown variant",
+        ),
+        (
             body(|id| {
                 let form = form();
                 let requests = format!(r#"{{"q":{form},"q":{form}}}"#);
@@ -280,6 +292,55 @@ async fn response_size_is_bounded() {
         error.is_protocol() && error.to_string().contains("more than 1048576 bytes"),
         "{error}"
     );
+}
+
+/// On several threads, the next part of a stream may arrive before this one is handled. The client
+/// reads no further than its caller takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscription_without_end_is_read_as_it_is_taken() {
+    let acknowledged = json!({ "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged", "params": { "notifications": {} } });
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {acknowledged}\n\n"
+    );
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    for again in [format!("data: {changed}\n\n"), ": x\n".to_owned()] {
+        let (head, again) = (head.clone(), again.repeat(1_000));
+        let reply = move |_: &Value| Reply::Endless(head.clone(), again.clone(), None);
+        let hostile = Hostile::serve(reply).await;
+        let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
+        let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+        let first = events.next().await;
+        assert!(matches!(first, Some(Ok(SubscriptionEvent::Acknowledged(_)))), "{first:?}");
+        let second = timeout(Duration::from_millis(100), events.next()).await;
+        assert!(matches!(second, Err(_) | Ok(Some(Ok(SubscriptionEvent::ToolsListChanged)))));
+        let written = hostile.written.load(Ordering::SeqCst);
+        assert!(written < 1 << 30, "{written} bytes");
+    }
+}
+
+#[tokio::test]
+async fn events_before_an_error_are_not_lost() {
+    let reply = |id: &Value| {
+        let messages = [
+            json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                "params": { "notifications": { "toolsListChanged": true } } }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": "x" } }),
+        ];
+        let [first, second, third] = messages;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+        Reply::Raw(format!("{head}data: {first}\n\ndata: {second}\n\ndata: {third}\n\n"))
+    };
+    let hostile = Hostile::serve(reply).await;
+    let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    let first = events.next().await;
+    assert!(matches!(first, Some(Ok(SubscriptionEvent::Acknowledged(_)))), "{first:?}");
+    let second = events.next().await;
+    assert!(matches!(second, Some(Ok(SubscriptionEvent::ToolsListChanged))), "{second:?}");
+    assert!(events.next().await.unwrap().is_err());
+    assert!(events.next().await.is_none());
 }
 
 #[tokio::test]

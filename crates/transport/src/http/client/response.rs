@@ -1,5 +1,8 @@
 //! Reading the response to a request: JSON or an event stream, in bounded memory.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use ::http::{StatusCode, header};
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
@@ -99,6 +102,9 @@ impl ResponseReader<'_> {
                     return Ok(response);
                 }
             }
+            if self.long_lived {
+                yield_once().await;
+            }
         }
         let message = format!("{} ended the stream before the response", self.server);
         Err(TransportError::interrupted(message))
@@ -147,6 +153,75 @@ impl ResponseReader<'_> {
                 .server
                 .violation("sent a request; servers must ask through input requests in results")),
             Err(error) => Err(self.server.violation("sent a malformed message").with_source(error)),
+        }
+    }
+}
+
+/// Lets the reader of a subscription take what has arrived. Otherwise, one poll would read for as
+/// long as the server sends.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(all(test, feature = "http-endpoint"))]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+
+    use bytes::Bytes;
+    use http_body::{Body, Frame};
+
+    use super::*;
+
+    /// A body of notifications that always has the next one ready.
+    struct Flood(usize);
+
+    impl Body for Flood {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.0 == 0 {
+                return Poll::Ready(None);
+            }
+            self.0 -= 1;
+            let event = Bytes::from_static(b"data: {\"jsonrpc\":\"2.0\",\"method\":\"a\"}\n\n");
+            Poll::Ready(Some(Ok(Frame::data(event))))
+        }
+    }
+
+    /// On several threads, the connection may always have the next part ready.
+    #[test]
+    fn one_poll_reads_one_part_of_a_subscription() {
+        let received = AtomicUsize::new(0);
+        let reader = ResponseReader {
+            server: &ServerName::new(&reqwest::Url::parse("http://a.example/").unwrap()),
+            request_id: &RequestId::Number(1),
+            max_response: 1024,
+            long_lived: true,
+            on_notification: &|_| {
+                received.fetch_add(1, Ordering::Relaxed);
+            },
+        };
+        let http = ::http::Response::builder().header(header::CONTENT_TYPE, "text/event-stream");
+        let http = http.body(reqwest::Body::wrap(Flood(1_000))).unwrap();
+        let mut reading = pin!(reader.read(http.into()));
+        for polls in 1..10 {
+            assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(received.load(Ordering::Relaxed), polls);
         }
     }
 }

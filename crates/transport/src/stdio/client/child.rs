@@ -186,20 +186,27 @@ impl ChildServer {
     /// Returns the client of the running process, and starts the process if there is none.
     async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
-        let mut current = match running.take() {
-            Some(current) if !current.client.is_closed() => current,
-            exited => {
-                *running = exited;
-                self.spawn(&mut running)?
-            }
+        if running.as_ref().is_none_or(|running| running.client.is_closed()) {
+            *running = Some(self.spawn(&mut running)?);
+        }
+        let Some(current) = running.as_mut() else {
+            return Err(TransportError::not_sent("the server was shut down"));
         };
+        let client = current.client.clone();
         if !current.is_checked && request.method != method::DISCOVER {
             let program = self.spec.program.to_string_lossy();
-            check_version(&program, &current.client, request).await?;
-            current.is_checked = true;
+            let checked = check_version(&program, &client, request).await;
+            // The process runs on if this request is cancelled, or if it is slow to start.
+            if checked.as_ref().is_err_and(|error| !error.is_transient())
+                && let Some(other) = running.take()
+            {
+                tokio::spawn(shut_down(other, DROP_TIMEOUT));
+            }
+            checked?;
+            if let Some(current) = running.as_mut() {
+                current.is_checked = true;
+            }
         }
-        let client = current.client.clone();
-        *running = Some(current);
         Ok(client)
     }
 

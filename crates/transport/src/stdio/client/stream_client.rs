@@ -220,7 +220,14 @@ struct CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        let is_unanswered = self.shared.lock().waiters.remove(self.id).is_some();
+        // The id may have been used again since the response arrived.
+        let is_own = |waiter: &Waiter| std::ptr::eq(Arc::as_ptr(&waiter.state), self.state);
+        let mut pending = self.shared.lock();
+        let is_unanswered = pending.waiters.get(self.id).is_some_and(is_own);
+        if is_unanswered {
+            pending.waiters.remove(self.id);
+        }
+        drop(pending);
         if !is_unanswered || !self.state.abandon() || !self.is_cancellable {
             return;
         }
@@ -315,7 +322,7 @@ fn progress_token(request: &Request) -> Option<RequestId> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, BufReader, duplex, split};
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt, BufReader, duplex, split};
 
     use super::*;
 
@@ -337,5 +344,30 @@ mod tests {
         server.read_to_string(&mut written).await.unwrap();
         let count = written.lines().count();
         assert!((MAX_QUEUED_POSTS..2 * MAX_QUEUED_POSTS).contains(&count), "{count}");
+    }
+
+    /// Two clients on one stream may use the same ids.
+    #[tokio::test]
+    async fn dropped_request_cancels_no_other_one_with_its_id() {
+        let (ours, server) = duplex(1024);
+        let (reader, writer) = split(ours);
+        let client = StreamClient::new(BufReader::new(reader), writer);
+        let (lines, mut answers) = split(server);
+        let mut lines = BufReader::new(lines).lines();
+        let request = || OutgoingRequest::new(Request::new(RequestId::Number(1), "a", None));
+        let answer = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
+        let mut first = Box::pin(client.send(request()));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        lines.next_line().await.unwrap();
+        answers.write_all(answer).await.unwrap();
+        while !client.shared.lock().waiters.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let mut second = Box::pin(client.send(request()));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        drop(first);
+        lines.next_line().await.unwrap();
+        answers.write_all(answer).await.unwrap();
+        second.await.unwrap();
     }
 }
