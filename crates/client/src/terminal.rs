@@ -298,8 +298,17 @@ fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
     let host = bold.apply_to(sanitize_line(params.host()));
     // The host comes last: a long URL must not move it off the screen.
     note(&format!("  URL   {}\n  host  {host}", sanitize_line(&params.url)));
+    if has_punycode(params.host()) {
+        note("  The host name contains encoded letters (xn--), which may resemble other ones.");
+    }
     let consent = ElicitResult::accept_url();
     Ok(confirm("I will go there", DISMISS)?.unwrap_or(consent))
+}
+
+/// Returns true if a host has labels with letters outside of ASCII, in their encoded form.
+fn has_punycode(host: &str) -> bool {
+    host.split('.')
+        .any(|label| label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--")))
 }
 
 fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
@@ -399,7 +408,7 @@ fn ask_text(
     required: bool,
 ) -> TerminalResult<FieldAnswer> {
     // The default comes from the server. If it is not safe to show, it is not offered.
-    let default = default.filter(|default| sanitize_line(default) == *default);
+    let default = default.filter(|default| is_safe_default(default));
     // Empty input is accepted here, so that the user can leave the form at a required field.
     let input = Input::<String>::new().with_prompt(prompt).allow_empty(true);
     let input = match default {
@@ -412,6 +421,12 @@ fn ask_text(
         false if text.trim().is_empty() => FieldAnswer::Omitted,
         _ => FieldAnswer::Value(text.into()),
     })
+}
+
+/// Returns true if a default can be shown as it is: a long one could move the name of the server
+/// off the screen.
+fn is_safe_default(default: &str) -> bool {
+    sanitize_line(default) == *default && default.chars().count() <= MAX_SHORT
 }
 
 fn label(option: &ChoiceOption) -> String {
@@ -446,5 +461,17 @@ mod tests {
         let mut field = Field::text("a");
         (field.title, field.description) = (Some(" ".repeat(5000)), Some("x".repeat(5000)));
         assert!(field_prompt(&field).chars().count() < 2 * MAX_SHORT + 10);
+        assert!(
+            is_safe_default(&"é".repeat(MAX_SHORT)) && !is_safe_default(&"é".repeat(MAX_SHORT + 1))
+        );
+        assert!(!is_safe_default("a\u{1b}[2J"));
+        for (host, expected) in [
+            ("xn--pple-43d.com", true),
+            ("login.XN--pple-43d.com", true),
+            ("axn--b.com", false),
+            ("é", false),
+        ] {
+            assert_eq!(has_punycode(host), expected, "{host}");
+        }
     }
 }

@@ -64,7 +64,7 @@ fn row<'a>(
     title: &str,
     all: impl Iterator<Item = &'a (String, Requirement)>,
 ) -> Result {
-    let (mut levels, mut statuses) = ([0; 2], [0; 5]);
+    let (mut levels, mut statuses) = ([0; LEVELS.len()], [0; Status::ALL.len()]);
     for (_, one) in all {
         match one.level() {
             Some(Level::Must | Level::MustNot) => levels[0] += 1,

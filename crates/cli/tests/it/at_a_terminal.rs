@@ -70,8 +70,8 @@ fn user_fills_in_forms_and_consents() {
         .at("Dismiss", "\r")
         .at("Name of the guest", "Ada\r")
         .at("https://booking.example/confirm?x=1", "")
-        .at("host  ", "")
-        .at("booking.example", "")
+        // In bold.
+        .at("host  \u{1b}[1mbooking.example", "")
         .at("Dismiss", &format!("{DOWN}\r"));
     let (rest, code) = terminal.end();
     assert!(rest.contains("A table Outside for 2: Ada."), "{rest}");
@@ -105,6 +105,23 @@ fn user_changes_answers_before_they_are_sent() {
     let (rest, code) = terminal.end();
     assert!(rest.contains("Ada in Bern"), "{rest}");
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn host_with_encoded_letters_comes_with_a_warning() {
+    for (host, is_encoded) in [("xn--pple-43d.example", true), ("apple.example", false)] {
+        let log_in = move |cx: Context| async move {
+            cx.elicit_url("page", "Log in", format!("https://{host}/")).await?;
+            Ok::<_, Error>("done")
+        };
+        let url = serve_tool(move || Tool::new("log_in", "Logs in", log_in));
+        let mut terminal = Terminal::run(&["call", &url, "log_in"]);
+        if is_encoded {
+            terminal.at("encoded letters (xn--)", "");
+        }
+        let (rest, code) = terminal.at("Dismiss", "\r").end();
+        assert!(!rest.contains("encoded") && code == Some(1), "{rest}");
+    }
 }
 
 #[test]
