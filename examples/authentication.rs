@@ -9,7 +9,7 @@ use std::error::Error;
 
 use mrtr::auth::GrantedScopes;
 use mrtr::auth::resource::{JwtIssuer, ProtectedResource};
-use mrtr::http::ServeOptions;
+use mrtr::http::{HostPolicy, ServeOptions};
 use mrtr::{Context, Extension, Principal, Result, Server, Tool};
 use tokio::net::TcpListener;
 
@@ -44,7 +44,9 @@ pub async fn serve(on: TcpListener, url: &str, issuer: JwtIssuer) -> Result<(), 
         .tool(Tool::new("whoami", "Names the caller", whoami))
         .tool(Tool::new("book", "Books a seat", book).requires_scope("booking:write"))
         .build()?;
-    let service = resource.protect(mrtr::endpoint(server.clone())?);
+    // The public name of the server. Requests for other hosts are rejected.
+    let hosts = HostPolicy::loopback().allow_host(resource.id().host());
+    let service = resource.protect(mrtr::endpoint(server.clone())?.host_policy(hosts));
     // Clients without a token read the metadata, which names the authorization server.
     let options = ServeOptions::default().with_metadata_path(resource.metadata_path());
     let end = mrtr::shutdown(server, options.readiness().clone());

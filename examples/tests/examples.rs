@@ -154,6 +154,14 @@ async fn the_authentication_server_serves_those_with_a_token_for_it() -> Result 
         let challenge = response.headers().get(WWW_AUTHENTICATE).ok_or("no challenge")?.to_str()?;
         assert!(challenge.contains(error) && challenge.contains("resource_metadata="));
     }
+    for (host, status) in
+        [("booking.example", 400), ("booking.example:8443", 400), ("other.example", 403)]
+    {
+        let request =
+            http.post(format!("{origin}/mcp")).bearer_auth(TOKENS[0]).header("host", host);
+        let request = request.header("content-type", "application/json").body("{");
+        assert_eq!(request.send().await?.status().as_u16(), status, "{host}");
+    }
     let place = format!("{origin}/.well-known/oauth-protected-resource/mcp");
     assert!(http.get(place).send().await?.text().await?.contains("https://login.example"));
 

@@ -124,13 +124,22 @@ impl ResourceId {
         &self.0
     }
 
+    /// Returns the host name without a port, as `HostPolicy::allow_host` of `mrtr-transport` takes
+    /// it.
+    pub fn host(&self) -> String {
+        let url = Url::parse(&self.0).ok();
+        url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
+    }
+
     /// Returns the place of the metadata: the well-known path goes between the host and the path
     /// of the resource (RFC 9728, section 3.1).
     ///
     /// ```
     /// use mrtr_auth::ResourceId;
     ///
-    /// let url = ResourceId::new("https://booking.example/mcp")?.metadata_url();
+    /// let id = ResourceId::new("https://booking.example/mcp")?;
+    /// assert_eq!(id.host(), "booking.example");
+    /// let url = id.metadata_url();
     /// let expected = "https://booking.example/.well-known/oauth-protected-resource/mcp";
     /// assert_eq!(url.as_str(), expected);
     /// # Ok::<_, mrtr_auth::InvalidUrl>(())

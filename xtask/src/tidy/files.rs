@@ -1,4 +1,5 @@
-//! Rules for single files: their length, their first line, and text that must not be committed.
+//! Rules for single files: their length, their first line, text that must not be committed, and the
+//! features that a README lists.
 
 use std::process::Command;
 
@@ -37,9 +38,29 @@ pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) -> Result {
         }
         sources.push((path.clone(), text.clone()));
     }
+    check_features(files, problems);
     check_patches(problems);
     requirements::check(&sources, problems)?;
     requirements::check_attacks(&sources, problems)
+}
+
+/// Checks that the README of a crate names its documented features.
+fn check_features(files: &[TrackedFile], problems: &mut Vec<String>) {
+    let text_of = |path: &str| Some(&*files.iter().find(|file| file.path == path)?.text);
+    for folder in super::published() {
+        let (manifest, readme) =
+            (format!("crates/{folder}/Cargo.toml"), format!("crates/{folder}/README.md"));
+        let (Some(manifest), Some(text)) = (text_of(&manifest), text_of(&readme)) else {
+            problems.push(format!("crates/{folder} has no manifest or no README"));
+            continue;
+        };
+        for (comment, feature) in manifest.lines().zip(manifest.lines().skip(1)) {
+            let name = feature.split(" = ").next().unwrap_or_default();
+            if comment.starts_with("## ") && !text.contains(&format!("`{name}`")) {
+                problems.push(format!("{readme} does not name the feature `{name}`"));
+            }
+        }
+    }
 }
 
 /// Checks that the patches of `chaos --break` apply to the sources.
