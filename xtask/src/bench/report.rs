@@ -128,8 +128,71 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAGE, SECTIONS};
+    use super::{PAGE, SECTIONS, Sheet};
     use crate::page;
+    use crate::run::root;
+
+    /// Returns what `column` has in the row of a sheet that has these cells.
+    fn figure(sheet: &str, cells: &[(&str, &str)], column: &str) -> String {
+        let sheet = Sheet::read(sheet).unwrap();
+        let mut rows = sheet.rows();
+        let found = rows.find(|row| cells.iter().all(|(column, text)| row.get(column) == *text));
+        found.unwrap_or_else(|| panic!("{cells:?}")).get(column).to_owned()
+    }
+
+    /// Rounds a number to hundreds, or to tens below a thousand.
+    fn rounded(number: &str) -> String {
+        let number: u64 = number.parse().unwrap();
+        let unit = if number < 1000 { 10 } else { 100 };
+        let rounded = (number + unit / 2) / unit * unit;
+        match rounded / 1000 {
+            0 => rounded.to_string(),
+            thousands => format!("{thousands},{:03}", rounded % 1000),
+        }
+    }
+
+    #[test]
+    fn figures_of_the_readme_are_those_of_the_data() {
+        let (best, shipped) = ("rmcp 3.11.0, best settings", "rmcp 3.11.0, as shipped");
+        let per_second = |workload: &str, server: &str| {
+            let cells = [("workload", workload), ("server", server)];
+            rounded(&figure("rivals", &cells, "per second"))
+        };
+        let rounds = |server| per_second("a call of two rounds, 32 connections", server);
+        let stdio = |server| per_second("echo over standard streams, 32 in flight", server);
+        let instructions = |server| {
+            let cells = [("workload", "a call of two rounds"), ("server", server)];
+            figure("whole", &cells, "ratio to bare axum")
+        };
+        let builds = |server: &str| {
+            let program = format!("server, HTTP and stdio: {server}");
+            ["crates", "clean release build, s", "stripped, MB"]
+                .map(|column| figure("builds", &[("program", &program)], column))
+        };
+        let (ours, theirs) = (builds("mrtr"), builds("rmcp 3.11.0"));
+        let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+        for cells in [
+            format!(
+                "{} (bare axum: {}) | {} with its best settings, {} as shipped",
+                rounds("mrtr, served"),
+                rounds("bare axum"),
+                rounds(best),
+                rounds(shipped)
+            ),
+            format!(
+                "{} × | {} × with its best settings",
+                instructions("mrtr, served"),
+                instructions(best)
+            ),
+            format!("{} | {}", stdio("mrtr, served"), stdio(best)),
+            format!(
+                "{} crates, built in {} s, {} MB | {} crates, {} s, {} MB",
+                ours[0], ours[1], ours[2], theirs[0], theirs[1], theirs[2]
+            ),
+        ] {
+            assert!(readme.contains(&format!(" | {cells} | ")), "README.md lacks: {cells}");
+        }
+    }
 
     #[test]
     fn the_page_is_generated_from_the_data() {
