@@ -179,6 +179,10 @@ fn main() -> ExitCode {
     let Some((name, rest)) = args.split_first() else {
         return help();
     };
+    if ["help", "--help", "-h"].contains(&name.as_str()) {
+        help();
+        return ExitCode::SUCCESS;
+    }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         help();
         eprintln!("\nno such command: {name}");
