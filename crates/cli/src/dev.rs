@@ -147,7 +147,7 @@ impl Session {
             Err(Failure { message, .. }) => {
                 output::note(&terminal::sanitize(&message));
                 output::note(
-                    "It must speak MCP over standard input and output, and write nothing else to its output. Arguments for it go after `--`.",
+                    "It must call `mrtr::serve` or `mrtr::serve_stdio`, or speak MCP over standard input and output. Arguments for it go after `--`.",
                 );
             }
         }

@@ -176,7 +176,8 @@ pub(crate) struct Dev {
     /// Answers as a JSON object: for each question's key, the content of its form, or {"action": …}
     #[arg(long, value_name = "FILE")]
     pub(crate) answers: Option<PathBuf>,
-    /// Arguments to pass to the server. With them, it must speak MCP over standard input and output
+    /// Arguments to pass to the server, which must call `mrtr::serve`, or speak MCP over standard
+    /// input and output
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
 }

@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use mrtr_server::Server;
+use mrtr_server::development::STDIO_VARIABLE;
 use mrtr_transport::http::{Endpoint, Readiness, ServeOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
@@ -58,10 +59,16 @@ pub fn endpoint(server: Server) -> io::Result<Endpoint<Server>> {
 /// For other settings, build an [`Endpoint`] and pass it to [`crate::http::serve`] with
 /// [`shutdown`], or mount it in your router.
 ///
+/// Under `mrtr dev`, which sets the environment variable `MRTR_DEVELOPMENT_STDIO`, it serves
+/// standard input and output instead, as [`serve_stdio`] does.
+///
 /// # Errors
 ///
 /// Fails if the process cannot listen on `address`.
 pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()> {
+    if std::env::var_os(STDIO_VARIABLE).is_some() {
+        return serve_stdio(server).await;
+    }
     serve_on(server, TcpListener::bind(address).await?).await
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `mrtr dev` passes a key to the server in the environment variable [`KEYS_VARIABLE`]. A server
 //! with an [ephemeral key](crate::ServerBuilder::ephemeral_key) uses it, so that calls continue
-//! after a restart. With the feature `development`, a tool can read request states
+//! after a restart. With [`STDIO_VARIABLE`], it lets a program that calls `mrtr::serve` use standard
+//! input and output instead of a port. With the feature `development`, a tool can read request states
 //! (`RequestState::open`).
 
 use mrtr_codec::KeyRing;
@@ -20,6 +21,10 @@ pub use request_state::{RequestState, StateEntry, StateEntryKind};
 /// The environment variable with the keys of a server in development, in the form of
 /// [`KeyRing::from_text`].
 pub const KEYS_VARIABLE: &str = "MRTR_DEVELOPMENT_KEYS";
+
+/// The environment variable that lets `mrtr::serve` serve standard input and output. Its value does
+/// not matter.
+pub const STDIO_VARIABLE: &str = "MRTR_DEVELOPMENT_STDIO";
 
 const AUDIENCE: &str = "development";
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mrtr::client::{OutgoingRequest, Transport, TransportError};
-use mrtr::development::KEYS_VARIABLE;
+use mrtr::development::{KEYS_VARIABLE, STDIO_VARIABLE};
 use mrtr::schema::jsonrpc::Response;
 use mrtr::stdio::{ChildConnection, ChildServer};
 use tokio::sync::Mutex;
@@ -121,7 +121,7 @@ fn build(project: &mut Project) -> Result<PathBuf> {
 }
 
 fn connect(program: PathBuf, args: &[String], keys: &str) -> Arc<ChildConnection> {
-    let child = ChildServer::new(program, args).env(KEYS_VARIABLE, keys);
+    let child = ChildServer::new(program, args).env(KEYS_VARIABLE, keys).env(STDIO_VARIABLE, "1");
     Arc::new(ChildConnection::new(child))
 }
 

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr::Client;
 use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
 use mrtr::schema::jsonrpc::{Request, RequestId};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::ChildServer;
+use mrtr::{Client, Context, Server, Tool};
 use serde_json::json;
 
 /// A file of one test, which is removed when the test ends.
@@ -126,6 +126,24 @@ async fn dropped_request_does_not_end_the_server() {
     }
     client.call_tool("t", json!({})).await.unwrap();
     assert_eq!(file.read(), "start\nprobed\nprobed\n");
+}
+
+/// So that `mrtr dev` can run a server over HTTP. The child is this test in another process.
+#[tokio::test]
+async fn serve_uses_standard_streams_in_development() {
+    const VARIABLE: &str = "MRTR_DEVELOPMENT_STDIO";
+    if std::env::var_os(VARIABLE).is_some() {
+        let server = Server::builder("s", "1").allow_anonymous().ephemeral_key();
+        let server = server.tool(Tool::new("t", "", async |_: Context| "said")).build().unwrap();
+        mrtr::serve(server, "127.0.0.1:0").await.unwrap();
+        return;
+    }
+    let test = "child::serve_uses_standard_streams_in_development";
+    let program = std::env::current_exe().unwrap();
+    let child = ChildServer::new(program, ["--exact", test, "--nocapture"]).env(VARIABLE, "1");
+    let client = Client::builder(child).build();
+    assert_eq!(client.call_tool("t", json!({})).await.unwrap().text(), "said");
+    client.transport().shutdown(Duration::from_mins(1)).await;
 }
 
 #[tokio::test]
