@@ -2,9 +2,9 @@
 //!
 //! `mrtr dev` passes a key to the server in the environment variable [`KEYS_VARIABLE`]. A server
 //! with an [ephemeral key](crate::ServerBuilder::ephemeral_key) uses it, so that calls continue
-//! after a restart. With [`STDIO_VARIABLE`], it lets a program that calls `mrtr::serve` use standard
-//! input and output instead of a port. With the feature `development`, a tool can read request states
-//! (`RequestState::open`).
+//! after a restart. With [`STDIO_VARIABLE`], it lets a program that calls `mrtr::serve` use
+//! standard input and output instead of a port. With the feature `development`, a tool can read
+//! request states (`RequestState::open`).
 
 use mrtr_codec::KeyRing;
 #[cfg(feature = "development")]
