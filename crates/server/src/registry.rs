@@ -334,6 +334,6 @@ impl Registry {
     /// Returns what seals the parts of a task.
     pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
         let service = self.tasks.as_ref().map_or("", |tasks| &*tasks.binding);
-        TaskSeal { sealer: &*self.sealer, now: self.clock.now(), service, key }
+        TaskSeal { sealer: &*self.sealer, service, key }
     }
 }

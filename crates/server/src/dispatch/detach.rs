@@ -100,6 +100,7 @@ impl RoundExecution<'_> {
         // Tasks of the handler's own must learn of the end of the round, also if the client
         // disconnects. The run of a task ends the round itself.
         let mut close = CloseOnDrop(Some(&*self.round));
+        let begun = Instant::now();
         let ending = match task.policy.start {
             TaskStart::Immediately => Ending::Detached,
             TaskStart::After(time) if time < self.target.options.request_timeout => {
@@ -114,11 +115,13 @@ impl RoundExecution<'_> {
                             close.0 = None;
                             return self.detach(registry, task, handler, created).await;
                         }
-                        None => self.drive(&mut handler).await?,
+                        None => self.drive(&mut handler, begun.elapsed()).await?,
                     },
                 }
             }
-            TaskStart::After(_) | TaskStart::OnDetach => self.drive(&mut handler).await?,
+            TaskStart::After(_) | TaskStart::OnDetach => {
+                self.drive(&mut handler, Duration::ZERO).await?
+            }
         };
         if let Ending::Detached = ending {
             let permit = task.service.try_permit();
@@ -222,7 +225,8 @@ impl RoundExecution<'_> {
     }
 
     /// Continues the handler of a new task beside the response. Without a permit, the handler is
-    /// dropped, and a replica with room continues it from its journal.
+    /// dropped, and a replica with room continues it from its journal. A step that is in flight is
+    /// not interrupted: it would run again.
     async fn detach(
         &self,
         registry: &Arc<Registry>,
@@ -232,7 +236,7 @@ impl RoundExecution<'_> {
     ) -> Outcome {
         let CreatedTask { id, key, record, run, permit } = created;
         match (run, permit) {
-            (Some(run), Some(permit)) => {
+            (Some(run), permit) if permit.is_some() || self.round.has_steps_in_flight() => {
                 self.round.task_created();
                 self.round.parts.notifier.close();
                 let span =
@@ -244,7 +248,7 @@ impl RoundExecution<'_> {
                 };
                 tokio::spawn(run.instrument(span));
             }
-            (Some(run), None) => {
+            (Some(run), _) => {
                 self.round.close();
                 let end = Some(RunEnd::Released(Duration::ZERO));
                 let write = TaskWrite { end, ..TaskWrite::new(key, run.lease) };

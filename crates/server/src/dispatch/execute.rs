@@ -58,8 +58,7 @@ pub(super) struct RoundExecution<'a> {
     pub(super) version: Version,
     /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
-    /// True if a single-use state may be used again, unless the round has recorded a step: the
-    /// client may correct its answers, or retry.
+    /// True if a single-use state may be used again, unless the round has begun a step.
     may_release: AtomicBool,
     pub(super) round: Arc<Round>,
     /// The input of a handler in the manual form; `None` for inline handlers.
@@ -195,7 +194,7 @@ impl<'a> RoundExecution<'a> {
             return response;
         }
         tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
-        let ending = self.drive(&mut handler).await;
+        let ending = self.drive(&mut handler, Duration::ZERO).await;
         let response = ending.and_then(|ending| self.respond(ending, unwrap, complete));
         if self.claim.is_some() {
             Box::pin(self.settle_claim(&response)).await;
@@ -204,21 +203,25 @@ impl<'a> RoundExecution<'a> {
     }
 
     /// Claims a single-use state. Returns its earlier response, if it was used.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if an answer is too long to be kept. The handler must not read it: the
+    /// state can be used again, and the answer would be a guess for free.
     pub(super) async fn claim(&self) -> Result<Option<Outcome>, ErrorObject> {
-        if let Some(claim) = &self.claim
-            && let Claim::Answered(response) =
-                claim.claim(&self.round.parts.notifier.outbox()).await?
-        {
-            return Ok(Some(response));
-        }
-        Ok(None)
+        let Some(claim) = &self.claim else { return Ok(None) };
+        self.round.check_answers().map_err(|fault| self.fault_response(&fault))?;
+        Ok(match claim.claim(&self.round.parts.notifier.outbox()).await? {
+            Claim::First => None,
+            Claim::Answered(response) => Some(response),
+        })
     }
 
     /// Keeps the response of a single-use state.
     pub(super) async fn settle_claim(&self, response: &Outcome) {
         let Some(claim) = &self.claim else { return };
-        // A state whose round has run a step must not run it again.
-        let has_effect = self.round.has_recorded();
+        // A state whose round has begun a step must not run it again.
+        let has_effect = self.round.has_effect();
         if self.may_release.load(Ordering::Relaxed) && response.is_err() && !has_effect {
             claim.release().await;
         } else if response.as_ref().is_err_and(is_unavailable) && !has_effect {
@@ -228,9 +231,11 @@ impl<'a> RoundExecution<'a> {
         }
     }
 
+    /// Runs the handler until the round ends, after the time that it has `spent` already.
     pub(super) async fn drive<O>(
         &self,
         handler: &mut BoxFuture<Result<ManualOutput<O>, Error>>,
+        spent: Duration,
     ) -> Result<Ending<Result<ManualOutput<O>, Error>>, ErrorObject> {
         let round = &*self.round;
         // Tasks of the handler's own must learn of the end of the round, also if the client
@@ -238,9 +243,12 @@ impl<'a> RoundExecution<'a> {
         let mut close = CloseOnDrop(Some(round));
         let timeout = self.target.options.request_timeout;
         let driven = pin!(drive(round, handler.as_mut()));
-        let ending = with_timeout(timeout, driven).await.ok_or_else(|| {
-            self.fault_response(&Fault::Handler(format!("the round timed out after {timeout:?}")))
-        })?;
+        let ending =
+            with_timeout(timeout.saturating_sub(spent), driven).await.ok_or_else(|| {
+                self.fault_response(&Fault::Handler(format!(
+                    "the round timed out after {timeout:?}"
+                )))
+            })?;
         if !matches!(ending, Ending::Failed(_)) {
             // `drive` has closed the round, or the round goes on as a task.
             close.0 = None;
@@ -256,14 +264,7 @@ impl<'a> RoundExecution<'a> {
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
         match ending {
-            Ending::Failed(fault) => {
-                // Before a step. At the end of the round, the handler has read the answer: the
-                // response must not be another guess for free.
-                if matches!(fault, Fault::AnswerTooLong(..)) {
-                    self.allow_release();
-                }
-                Err(self.fault_response(&fault))
-            }
+            Ending::Failed(fault) => Err(self.fault_response(&fault)),
             Ending::Detached => {
                 let why = "a call became a task that cannot be one".to_owned();
                 Err(self.fault_response(&Fault::Handler(why)))
@@ -379,8 +380,7 @@ impl<'a> RoundExecution<'a> {
         Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
-    /// Requests that a single-use state be released. Has no effect if the round has recorded a
-    /// step.
+    /// Requests that a single-use state be released. Has no effect if the round has begun a step.
     pub(super) fn allow_release(&self) {
         self.may_release.store(true, Ordering::Relaxed);
     }

@@ -373,20 +373,31 @@ impl Replay {
     ///
     /// A fault that names the answer that is too long, or the longest entry.
     pub(super) fn check_room(&self, key: &str, limits: Limits) -> Result<(), Fault> {
+        self.check_answers(limits)?;
         let Limits { entry, journal } = limits;
-        let mut answers = self.journal.entries.iter().chain(&self.arrived);
-        if let Some(answer) = answers.find(|answer| answer.value.len() > entry) {
-            return Err(answer.too_long(entry));
-        }
-        if self.size + entry <= journal {
+        // What has arrived enters the journal when its question is reached.
+        let size = self.size + self.arrived.iter().map(Entry::size).sum::<usize>();
+        if size + entry <= journal {
             return Ok(());
         }
         Err(Fault::Handler(format!(
-            "the step {key:?} was not run: its result may not fit, because {} of {journal} bytes \
-             are in use (longest entry: {:?})",
-            self.size,
+            "the step {key:?} was not run: its result may not fit, because {size} of {journal} \
+             bytes are in use (longest entry: {:?})",
             self.journal.largest().map_or("", |entry| &entry.key)
         )))
+    }
+
+    /// Checks that no answer is too long to be kept.
+    ///
+    /// # Errors
+    ///
+    /// A fault that names the answer.
+    pub(super) fn check_answers(&self, limits: Limits) -> Result<(), Fault> {
+        let mut answers = self.journal.entries.iter().chain(&self.arrived);
+        match answers.find(|answer| answer.value.len() > limits.entry) {
+            Some(answer) => Err(answer.too_long(limits.entry)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the number of changes to the entries so far.

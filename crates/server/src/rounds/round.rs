@@ -55,8 +55,8 @@ pub(super) struct State {
     pub(super) lacks_scope: bool,
     fault: Option<Fault>,
     pub(super) closed: bool,
-    /// True if the round has ended, and had recorded a step or a decision.
-    pub(super) has_recorded: bool,
+    /// True if the round has begun a step, or has ended and had recorded a step or a decision.
+    pub(super) has_effect: bool,
     driver: Option<Waker>,
     /// The number of events that the driver has to react to.
     activity: u64,
@@ -384,7 +384,7 @@ impl State {
             return Suspended::default();
         }
         let replay = std::mem::take(&mut self.replay);
-        self.has_recorded = replay.has_recorded();
+        self.has_effect |= replay.has_recorded();
         let saved = replay.saved();
         let open = std::mem::take(&mut self.open);
         let is_repeatable = open.is_empty() && !replay.has_recorded();

@@ -69,6 +69,7 @@ impl Round {
             return StepStart::Abandoned;
         }
         state.steps_in_flight += 1;
+        state.has_effect = true;
         StepStart::Run(key, state.uncommitted_decision())
     }
 
@@ -78,6 +79,7 @@ impl Round {
         let begins =
             !state.handed_over && !state.closed && !state.is_stopping && state.fault().is_none();
         state.steps_in_flight += usize::from(begins);
+        state.has_effect |= begins;
         begins
     }
 

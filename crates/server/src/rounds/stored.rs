@@ -153,10 +153,25 @@ impl Round {
         self.lock().replay.is_replaying()
     }
 
-    /// Returns true if this round has recorded a step or a decision.
-    pub(crate) fn has_recorded(&self) -> bool {
+    /// Returns true if this round has begun a step, or recorded a decision.
+    pub(crate) fn has_effect(&self) -> bool {
         let state = self.lock();
-        state.has_recorded || state.replay.has_recorded()
+        state.has_effect || state.replay.has_recorded()
+    }
+
+    /// Returns true if steps are running.
+    pub(crate) fn has_steps_in_flight(&self) -> bool {
+        self.lock().steps_in_flight > 0
+    }
+
+    /// Checks that the answers that arrived with the request can be kept.
+    ///
+    /// # Errors
+    ///
+    /// A fault that names the answer that is too long.
+    pub(crate) fn check_answers(&self) -> Result<(), Fault> {
+        let state = self.lock();
+        state.replay.check_answers(state.limits())
     }
 
     /// Records the result of a step, if the journal is in a store. Returns the change to wait for,

@@ -1,6 +1,7 @@
 //! One run of a task: from its claim until it ends, waits for answers, or loses its lease.
 
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -205,8 +206,13 @@ impl Run {
         let round = Round::resume_task(meta, journal, &pending, responses, known, parts);
         let round = Arc::new(round);
         let invocation = Invocation { round: Arc::clone(&round), manual: None };
-        let future = (tool.handler)(invocation, &call.arguments)
-            .map_err(|why| Fault::Changed(format!("the arguments are invalid now: {why}")));
+        // The code that reads the arguments is the application's.
+        let called = catch_unwind(AssertUnwindSafe(|| (tool.handler)(invocation, &call.arguments)));
+        let future = match called {
+            Ok(Ok(future)) => Ok(future),
+            Ok(Err(why)) => Err(Fault::Changed(format!("the arguments are invalid now: {why}"))),
+            Err(panic) => Err(Fault::panicked(&*panic)),
+        };
         let registry = Arc::clone(registry);
         let tool = handler.tool;
         let run = Self { registry, key, lease, tool, call, view, epoch, answered, round, holding };

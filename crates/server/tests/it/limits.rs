@@ -125,28 +125,73 @@ async fn long_answers_are_refused_before_steps() {
     }
 }
 
-/// With `single_use`, an answer that is too long is no guess for free: if the handler has read it,
-/// the state is used up.
+/// With `single_use`, an answer that is too long is no guess: the handler does not read it,
+/// whatever it would do next.
 #[tokio::test(start_paused = true)]
-async fn long_answers_do_not_release_a_state_that_the_handler_has_acted_on() {
-    let tool = Tool::new("t", "", async |cx: Context| {
-        let mut round = 0;
-        loop {
-            let key = if round == 0 { "guess".to_owned() } else { format!("guess {round}") };
-            if cx.elicit::<Text>(key, "Which?").await?.text.trim() == "right" {
+async fn long_answers_are_no_guesses() {
+    let reads = Counter::default();
+    let counter = reads.clone();
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let reads = counter.clone();
+        async move {
+            let guess = cx.elicit::<Text>("guess", "Which?").await?.text;
+            reads.increment();
+            if guess.trim() == "right" {
                 return Ok::<_, mrtr_server::Error>("yes");
             }
-            round += 1;
+            cx.step("count", async |_| Ok(())).await?;
+            Ok("no")
         }
     });
     let server = replica(&TestClock::default()).tool(tool.single_use());
     let server = server.single_use_store(MemoryStore::new(1_000_000)).build().unwrap();
     let fleet = Replicas::new([server]).as_principal(alice());
     let state = first_state(&fleet).await;
-    let padded = format!("wrong{}", " ".repeat(9_000));
-    let refused = call_tool(&fleet, "t", json!({}), answered(&state, &padded)).await;
-    assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let next = call_tool(&fleet, "t", json!({}), answered(&state, "right")).await;
-    assert_eq!(next["error"]["data"]["reason"], "request_state_used", "{next}");
+    for guess in ["wrong", "right"] {
+        let padded = format!("{guess}{}", " ".repeat(9_000));
+        let refused = call_tool(&fleet, "t", json!({}), answered(&state, &padded)).await;
+        assert_eq!((refused["error"]["code"].as_i64(), reads.get()), (Some(-32602), 0));
+    }
+    let wrong = call_tool(&fleet, "t", json!({}), answered(&state, "wrong")).await;
+    assert_eq!(wrong["content"][0]["text"], "no", "{wrong}");
+    let right = call_tool(&fleet, "t", json!({}), answered(&state, "right")).await;
+    assert_eq!(right["error"]["data"]["reason"], "request_state_used", "{right}");
+}
+
+/// A step runs only if its result can be kept together with all answers that have arrived.
+#[tokio::test]
+async fn room_for_a_step_is_what_all_answers_leave() {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let runs = counter.clone();
+        async move {
+            let ask = |n: usize| cx.elicit::<Text>(format!("q{n}"), "?");
+            let first = async {
+                ask(0).await?;
+                cx.step("s", async |_| Ok(runs.increment())).await.map(drop)
+            };
+            tokio::try_join!(
+                first,
+                ask(1),
+                ask(2),
+                ask(3),
+                ask(4),
+                ask(5),
+                ask(6),
+                ask(7),
+                ask(8)
+            )?;
+            cx.elicit::<Text>("last", "?").await.map(|last| last.text)
+        }
+    });
+    let server = replica(&TestClock::default()).tool(tool).build().unwrap();
+    let fleet = Replicas::new([server]).as_principal(alice());
+    let state = call_tool(&fleet, "t", json!({}), json!({})).await["requestState"].clone();
+    let long = json!({ "action": "accept", "content": { "text": "a".repeat(8_000) } });
+    let answers: serde_json::Map<_, _> = (0..9).map(|n| (format!("q{n}"), long.clone())).collect();
+    let more = json!({ "requestState": state, "inputResponses": answers });
+    let refused = call_tool(&fleet, "t", json!({}), more).await;
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    assert_eq!(runs.get(), 0);
 }

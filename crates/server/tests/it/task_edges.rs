@@ -184,6 +184,42 @@ async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
 }
 
+/// The step may have had its effect.
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_single_use_state_does_not_begin_again() {
+    let runs = Counter::default();
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                cx.elicit::<Text>("q", "What?").await?;
+                let charge = async |_| {
+                    runs.increment();
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                    Ok(())
+                };
+                cx.step("charge", charge).await?;
+                Ok::<_, Error>("charged")
+            }
+        });
+        let tool = tool.task(TaskPolicy::after(Duration::from_secs(5))).single_use();
+        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+    });
+    let asked = fleet.call(0, json!({})).await;
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    fleet.connections[0].cut();
+    let refused = fleet.call(0, retry.clone()).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].restore();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let again = fleet.call(0, retry).await;
+    assert_eq!((again["error"]["code"].as_i64(), runs.get()), (Some(-32603), 1), "{again}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_result_that_was_not_committed_is_not_seen_by_tasks_of_the_handler() {
     let (go, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));

@@ -1,5 +1,6 @@
 //! Tasks whose replica dies, shuts down or is replaced, or that are cancelled.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use mrtr_server::{Context, Error, Step, Tool};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::tasks::{TaskFleet, accept, id_of, order, text, wait_until};
+use crate::support::tasks::{TaskFleet, accept, id_of, order, text, wait_until, with_tasks};
 use crate::support::{Counter, Text};
 
 /// A tool that records the keys of its steps, and waits for `go` in the second one.
@@ -33,6 +34,73 @@ fn two_steps(go: &Arc<Semaphore>, keys: &Arc<Mutex<Vec<String>>>) -> Tool {
         }
     });
     tool.task(TaskPolicy::immediately())
+}
+
+/// Arguments that a version of the program cannot read.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Fragile {
+    #[serde(deserialize_with = "fragile")]
+    #[expect(dead_code, reason = "only read from JSON")]
+    text: String,
+}
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+fn fragile<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    assert!(!PANICS.load(Ordering::Relaxed), "a bug of the new version");
+    serde::Deserialize::deserialize(deserializer)
+}
+
+/// Otherwise it would be claimed again after each lease.
+#[tokio::test(start_paused = true)]
+async fn task_whose_arguments_make_the_program_panic_fails() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context, _: Fragile| {
+            cx.elicit::<Text>("q", "What?").await.map(|answer| answer.text)
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let call = with_tasks(json!({ "name": "t", "arguments": { "text": "a" } }));
+    let id = id_of(&fleet.send(0, "tools/call", call).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    PANICS.store(true, Ordering::Relaxed);
+    fleet.answer(0, &id, json!({ "q": accept("a") })).await;
+    fleet.wait_for(0, &id, "failed").await;
+}
+
+/// Without room for another task, a step that is in flight would be interrupted, and run again.
+#[tokio::test(start_paused = true)]
+async fn a_step_in_flight_is_not_interrupted_when_its_call_becomes_a_task() {
+    let (go, runs) = (Arc::new(Semaphore::new(0)), Counter::default());
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let (go, runs) = (Arc::clone(&go), runs.clone());
+        let holds = Tool::new("holds", "", move || {
+            let go = Arc::clone(&go);
+            async move { go.acquire().await.map(|_| "held").map_err(Error::internal) }
+        });
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let charge = async |_| {
+                    runs.increment();
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(())
+                };
+                tokio::try_join!(cx.step("charge", charge), cx.detach())?;
+                Ok::<_, Error>("charged")
+            }
+        });
+        let holds = holds.task(TaskPolicy::immediately());
+        builder.tool(holds).tool(tool.task(TaskPolicy::on_detach())).max_running_tasks(1)
+    });
+    let held = with_tasks(json!({ "name": "holds", "arguments": {} }));
+    let held = id_of(&fleet.send(0, "tools/call", held).await);
+    let id = id_of(&fleet.call(0, json!({})).await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    go.add_permits(1);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "charged");
+    fleet.wait_for(0, &held, "completed").await;
+    assert_eq!(runs.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
