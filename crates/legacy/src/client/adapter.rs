@@ -413,19 +413,25 @@ async fn read<C: Connection>(
     let capabilities = modern.meta.client_capabilities.clone().unwrap_or_default();
     let mut window_end = None;
     let mut joined = 0;
-    let began = Instant::now();
+    let limit = running.link.connection.timeout();
+    let total = limit.saturating_mul(MAX_WAIT_IN_TIMEOUTS);
+    let end = Instant::now().checked_add(total);
+    // A message that has arrived is read even if the time is over, and there may always be one.
+    let is_over = |end: Option<Instant>| end.is_some_and(|end| Instant::now() >= end);
     loop {
         let next = match window_end {
             None => {
-                let limit = running.link.connection.timeout();
+                let late = || {
+                    TransportError::interrupted(format!(
+                        "the server did not answer the request within {total:?}"
+                    ))
+                };
+                if is_over(end) {
+                    return Err(late().into());
+                }
                 let silence = tokio::time::timeout(limit, running.next());
-                let total = limit.saturating_mul(MAX_WAIT_IN_TIMEOUTS);
-                let next = match began.checked_add(total) {
-                    Some(end) => tokio::time::timeout_at(end, silence).await.map_err(|_| {
-                        TransportError::interrupted(format!(
-                            "the server did not answer the request within {total:?}"
-                        ))
-                    })?,
+                let next = match end {
+                    Some(end) => tokio::time::timeout_at(end, silence).await.map_err(|_| late())?,
                     None => silence.await,
                 };
                 next.map_err(|_| {
@@ -433,7 +439,7 @@ async fn read<C: Connection>(
                     TransportError::interrupted(why)
                 })?
             }
-            Some(_) if joined == MAX_JOINED => return Ok(None),
+            Some(_) if joined == MAX_JOINED || is_over(window_end) => return Ok(None),
             // Questions that were asked together are answered together.
             Some(end) => match tokio::time::timeout_at(end, running.next()).await {
                 Ok(next) => next,

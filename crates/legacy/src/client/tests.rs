@@ -53,6 +53,11 @@ impl Call {
         self.messages.send(Incoming::Request(question(id))).await.unwrap();
     }
 
+    async fn ping(&self) {
+        let ping = Request::new(RequestId::Number(7), "ping", None);
+        let _ = self.messages.send(Incoming::Request(ping)).await;
+    }
+
     async fn notify(&self) {
         let progress = Notification::from_raw("notifications/progress", None);
         let _ = self.messages.send(Incoming::Notification(progress)).await;
@@ -77,6 +82,8 @@ struct Fake {
 
 #[derive(Default)]
 struct Opened {
+    /// How long a message to the server takes.
+    post_time: Duration,
     count: usize,
     ended: HashSet<Session>,
     /// If there is a list, streams of sessions open when they leave it.
@@ -170,6 +177,8 @@ impl Connection for Fake {
 
     async fn post(&self, session: &Session, message: String) -> Result<(), ConnectionError> {
         self.posts.send((*session, serde_json::from_str(&message).unwrap())).unwrap_or(());
+        let time = self.opened.lock().unwrap().post_time;
+        tokio::time::sleep(time).await;
         let is_response = message.contains("\"result\"");
         let mut opened = self.opened.lock().unwrap();
         if opened.ended.contains(session) {

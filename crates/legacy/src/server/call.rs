@@ -207,12 +207,17 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             return Err(url_elicitation_required(&questions, || self.gateway.new_id()));
         }
         let resume = self.resumable_state(request, state);
-        let mut pending = Vec::with_capacity(questions.len());
-        for (key, question) in questions {
+        // All are converted before one is sent: users must not see those of a round that fails.
+        let converted = questions.into_iter().map(|(key, question)| {
             let id = self.gateway.new_id();
             let params = legacy_input(self.session.claims.version, &question, &id)
                 .and_then(|params| Params::new(&params).map_err(|error| error.to_string()))
                 .map_err(|why| cannot_ask(&why))?;
+            Ok((key, question, id, params))
+        });
+        let converted: Vec<_> = converted.collect::<Result<_, _>>()?;
+        let mut pending = Vec::with_capacity(converted.len());
+        for (key, question, id, params) in converted {
             let answer = self.session.ask(id.clone());
             let request = Request::new(RequestId::String(id), question.method(), Some(params));
             let resume = resume.clone();

@@ -106,9 +106,13 @@ impl<H: RequestHandler> Gateway<H> {
     }
 
     /// Returns whether the server announces changes at all.
-    pub(crate) async fn announces_changes(&self, session: &Session, context: &Context) -> bool {
-        let discovered = self.discover(&session.claims, context).await;
-        discovered.is_ok_and(|discovered| has_changes(&discovered.capabilities))
+    pub(crate) async fn announces_changes(
+        &self,
+        session: &Session,
+        context: &Context,
+    ) -> Result<bool, ErrorObject> {
+        let discovered = self.discover(&session.claims, context).await?;
+        Ok(has_changes(&discovered.capabilities))
     }
 
     /// Seals the id of a new session.

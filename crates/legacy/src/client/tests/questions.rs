@@ -28,6 +28,34 @@ async fn question_reaches_the_client_while_notifications_arrive() {
     notifying.abort();
 }
 
+/// Each ping is answered before the next message is read.
+#[tokio::test(start_paused = true)]
+async fn pings_without_end_hold_up_neither_a_question_nor_a_timeout() {
+    for asks in [true, false] {
+        let (adapter, mut server) = connect();
+        let sent = call(&adapter, "t");
+        let at_server = server.call("tools/call").await;
+        server.opened.lock().unwrap().post_time = Duration::from_secs(1);
+        let begun = Instant::now();
+        if asks {
+            at_server.ask(1).await;
+        }
+        let pinging = tokio::spawn(async move {
+            loop {
+                at_server.ping().await;
+            }
+        });
+        if asks {
+            assert!(result(sent).await["inputRequests"].is_object());
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        } else {
+            let error = sent.await.unwrap().unwrap_err().to_string();
+            assert!(error.contains("did not answer the request within"), "{error}");
+        }
+        pinging.abort();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn questions_without_end_are_asked_in_rounds() {
     let (adapter, mut server) = connect();

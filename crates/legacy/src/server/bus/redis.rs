@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// Redis keeps no messages: what is published while the connection of a replica is broken does not
 /// reach it. Broken connections are restored within about 25 s.
+///
+/// A server that becomes a replica in a failover must close its connections, as Redis Sentinel
+/// makes it do: Redis publishes on a replica without an error, and only to the subscribers there.
 pub struct RedisBus {
     client: Client,
     publisher: ConnectionManager,

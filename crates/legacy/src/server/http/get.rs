@@ -101,7 +101,8 @@ async fn changes<H: RequestHandler>(
         return Err(Rejected::overloaded(None));
     }
     let context = context_of(request);
-    if !gateway.announces_changes(session, &context).await {
+    // For clients, 405 means that there will never be changes.
+    if !gateway.announces_changes(session, &context).await.map_err(Rejected::unavailable)? {
         let message = "this server has no changes to announce";
         return Err(Rejected::new(StatusCode::METHOD_NOT_ALLOWED, message));
     }

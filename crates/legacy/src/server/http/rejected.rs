@@ -32,6 +32,11 @@ impl Rejected {
         Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: None, error })
     }
 
+    /// Rejects a request because the handler refused a request of our own.
+    pub(super) fn unavailable(error: ErrorObject) -> Box<Self> {
+        Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: None, error })
+    }
+
     /// Rejects a message that the other replicas did not get.
     pub(super) fn unreached(error: ErrorObject) -> Box<Self> {
         let is_too_long = error.code == code::INVALID_REQUEST;
