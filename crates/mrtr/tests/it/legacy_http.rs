@@ -3,12 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use http::{Request, StatusCode};
-use mrtr::Principal;
 use mrtr::http::RequestLimits;
+use mrtr::legacy::LegacyOptions;
+use mrtr::{Context, Principal, Result, Tool};
 use serde_json::{Value, json};
 
 use crate::legacy_client::{LegacyClient, request};
-use crate::legacy_server::{endpoint, endpoint_with_hidden_tool, replicas, text};
+use crate::legacy_server::{
+    Runs, Text, builder, endpoint, endpoint_with_hidden_tool, replica, replicas, text,
+};
 
 #[tokio::test]
 async fn initialize_negotiates_the_version_and_declares_capabilities() {
@@ -250,6 +253,33 @@ async fn questions_need_the_capability_of_the_revision() {
             assert_eq!(response["error"]["code"], -32021, "{version} {tool}: {response}");
         }
     }
+}
+
+/// Otherwise users would answer questions of a call that has failed.
+#[tokio::test]
+async fn no_question_is_sent_if_one_of_its_round_cannot_be_asked() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    enum Topping {
+        Ham,
+        Olives,
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Toppings {
+        toppings: Vec<Topping>,
+    }
+    let mixed = Tool::new("mixed", "", async |cx: Context| -> Result<String> {
+        let text = cx.elicit::<Text>("a", "First?");
+        let (text, many) = tokio::try_join!(text, cx.elicit::<Toppings>("b", "Which?"))?;
+        Ok(format!("{} {}", text.text, many.toppings.len()))
+    });
+    let server = builder(&Runs::default()).tool(mixed).allow_anonymous().ephemeral_key();
+    let endpoint = replica(server.build().unwrap(), LegacyOptions::default());
+    let client = LegacyClient::open(&endpoint, "2025-06-18").await;
+    let response = client.call(1, "mixed").await;
+    // A question would have begun a stream.
+    assert!(!response.is_stream());
+    let response = response.response().await;
+    assert_eq!(response["error"]["code"], -32603, "{response}");
 }
 
 #[tokio::test]

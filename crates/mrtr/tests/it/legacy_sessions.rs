@@ -1,11 +1,15 @@
 //! Sessions of legacy clients over HTTP: who may use them, what they keep, changes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode};
 use mrtr::http::Endpoint;
 use mrtr::legacy::{LegacyOptions, LegacyServer};
+use mrtr::middleware::{self, Next, from_fn};
 use mrtr::schema::apps;
+use mrtr::schema::jsonrpc::ErrorObject;
 use mrtr::{Change, ChangeNotifier, Principal, Resource, Tool};
 use serde_json::json;
 
@@ -187,6 +191,30 @@ async fn publish_until(changes: &ChangeNotifier, change: &Change, seen: impl Fut
             () = &mut seen => return,
             () = tokio::task::yield_now() => {}
         }
+    }
+}
+
+/// For clients, 405 means that there will never be changes.
+#[tokio::test]
+async fn failure_of_discovery_is_not_taken_for_a_server_without_changes() {
+    let is_busy = Arc::<AtomicBool>::default();
+    let busy = Arc::clone(&is_busy);
+    let layer = from_fn(move |request: middleware::Request, next: Next| {
+        let refuses = request.method() == "server/discover" && busy.load(Ordering::SeqCst);
+        async move {
+            if refuses {
+                return Err(ErrorObject::internal("busy"));
+            }
+            next.run(request).await
+        }
+    });
+    let server = builder(&Runs::default()).changes(ChangeNotifier::default()).layer(layer);
+    let server = server.allow_anonymous().ephemeral_key();
+    let endpoint = replica(server.build().unwrap(), LegacyOptions::default());
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    for (busy, status) in [(true, StatusCode::SERVICE_UNAVAILABLE), (false, StatusCode::OK)] {
+        is_busy.store(busy, Ordering::SeqCst);
+        assert_eq!(client.get(None).await.status, status);
     }
 }
 
