@@ -47,7 +47,6 @@ pub(crate) async fn listen<H: RequestHandler>(
                 let former = match first {
                     Some(_) => std::mem::replace(&mut current, coming.take()),
                     None if is_refused => {
-                        tracing::warn!(target: "mrtr::legacy", "a subscription was refused");
                         (coming, retry_at) = (None, Some(Instant::now() + RETRY));
                         None
                     }
@@ -125,8 +124,12 @@ impl Subscription {
 
     fn poll_response(&mut self, cx: &mut std::task::Context<'_>) -> Poll<()> {
         if let Some(response) = &mut self.response {
-            self.is_refused = ready!(response.as_mut().poll(cx)).outcome.is_err();
+            let outcome = ready!(response.as_mut().poll(cx)).outcome;
             self.response = None;
+            if let Err(error) = outcome {
+                tracing::warn!(target: "mrtr::legacy", %error, "a subscription was refused");
+                self.is_refused = true;
+            }
         }
         Poll::Ready(())
     }
