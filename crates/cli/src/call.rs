@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::answers::{Answers, read_json};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, UNREACHABLE};
 use crate::interactive;
 use crate::options::{Call, Cancel};
 use crate::output::{self, dim};
@@ -77,10 +77,14 @@ async fn follow(
     };
     let why = match timeout(Duration::from_secs(call.server.timeout), follow).await {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) if error.is_timeout() || error.as_transport_error().is_some() => {
-            Failure::from(error).message
+        Ok(Err(error)) => {
+            let has_expired = error.is_task_expired();
+            let failure = Failure::from(error);
+            if has_expired || failure.code != UNREACHABLE {
+                return Err(failure);
+            }
+            failure.message
         }
-        Ok(Err(error)) => return Err(error.into()),
         Err(_) => format!("the task has not ended within {} s", call.server.timeout),
     };
     output::note(&sanitize_line(&why));

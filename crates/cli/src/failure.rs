@@ -13,6 +13,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// The exit code if the server is unreachable, or a timeout expired.
+pub(crate) const UNREACHABLE: u8 = 4;
+
 /// The exit code if a login is needed, or has failed.
 pub(crate) const LOGIN_NEEDED: u8 = 6;
 
@@ -44,7 +47,7 @@ impl From<CallError> for Failure {
             || error.is_timeout()
             || error.is_task_expired()
         {
-            4
+            UNREACHABLE
         } else {
             2
         };

@@ -299,7 +299,7 @@ fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
     // The host comes last: a long URL must not move it off the screen.
     note(&format!("  URL   {}\n  host  {host}", sanitize_line(&params.url)));
     if has_punycode(params.host()) {
-        note("  The host name contains encoded letters (xn--), which may resemble other ones.");
+        note("  The host name contains letters (xn--) that may look like other ones.");
     }
     let consent = ElicitResult::accept_url();
     Ok(confirm("I will go there", DISMISS)?.unwrap_or(consent))
@@ -307,8 +307,11 @@ fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
 
 /// Returns true if a host has labels with letters outside of ASCII, in their encoded form.
 fn has_punycode(host: &str) -> bool {
-    host.split('.')
-        .any(|label| label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--")))
+    // Browsers decode it.
+    let host = mrtr_schema::uri::percent_decode_lossy(host);
+    let is_encoded =
+        |label: &str| label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--"));
+    !host.is_ascii() || host.split('.').any(is_encoded)
 }
 
 fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
@@ -469,7 +472,10 @@ mod tests {
             ("xn--pple-43d.com", true),
             ("login.XN--pple-43d.com", true),
             ("axn--b.com", false),
-            ("é", false),
+            ("é", true),
+            ("%78n--pple-43d.com", true),
+            ("%D0%B0pple.com", true),
+            ("apple.com", false),
         ] {
             assert_eq!(has_punycode(host), expected, "{host}");
         }

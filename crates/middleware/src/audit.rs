@@ -10,6 +10,7 @@ use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, Response, ResultType, from_fn};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tower_layer::Layer;
 
@@ -144,9 +145,12 @@ impl Audit {
             return self.arguments.iter().map(unreadable).collect();
         };
         let recorded = given.into_iter().filter(|(name, _)| self.arguments.contains(name));
-        let shortened = recorded.map(|(name, value)| match value.get() {
-            text if text.len() > MAX_ARGUMENT => (name, "[too long]".into()),
-            text => (name, serde_json::from_str(text).unwrap_or_else(|_| UNREADABLE.into())),
+        let shortened = recorded.map(|(name, value)| {
+            let value = serde_json::from_str::<Value>(value.get());
+            let value = value.unwrap_or_else(|_| UNREADABLE.into());
+            // Not of the text: that may be padded.
+            let is_long = value.to_string().len() > MAX_ARGUMENT;
+            (name, if is_long { "[too long]".into() } else { value })
         });
         shortened.collect()
     }

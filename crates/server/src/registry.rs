@@ -307,12 +307,10 @@ impl Registry {
         }
         match self.resource(uri) {
             Some(resource) => !resource.options.is_visible_to(caller),
-            None => {
-                self.uri_guards.hides(uri, caller)
-                    || self
-                        .matching_template(uri)
-                        .is_some_and(|found| !found.1.options.is_visible_to(caller))
-            }
+            None => self.matching_template(uri).is_some_and(|served| {
+                !served.1.options.is_visible_to(caller)
+                    || self.uri_guards.hides(uri, served.0.has_query(), caller)
+            }),
         }
     }
 

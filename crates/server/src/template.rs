@@ -63,6 +63,11 @@ impl Template {
         Ok(Self { parts, query })
     }
 
+    /// Returns true if the template has a query, of which a URI may have any other.
+    pub(crate) fn has_query(&self) -> bool {
+        !self.query.is_empty()
+    }
+
     /// Returns the template with other text between its variables.
     pub(crate) fn map_text(&self, change: impl Fn(&str) -> String) -> Self {
         let parts = self.parts.iter().map(|part| match part {

@@ -12,22 +12,23 @@ use crate::request_parts::RequestParts;
 use crate::resource::Resource;
 use crate::template::Template;
 
-/// The characters that end the variable of a template, unless they are encoded.
+/// Characters that separate segments, or end a path.
 const DELIMITERS: [char; 4] = ['/', '\\', '?', '#'];
 
 /// The resources and templates that are enabled or have a rule. Empty if no rule exists.
 #[derive(Default)]
 pub(crate) struct UriGuards {
-    resources: HashMap<String, Arc<Resource>>,
+    resources: HashMap<String, Guard<Resource>>,
     /// By the normalized URI. Of several, the first decides.
-    normalized: HashMap<String, Arc<Resource>>,
-    templates: Vec<Guard>,
+    normalized: HashMap<String, Guard<Resource>>,
+    /// Templates, each also with normalized text.
+    templates: Vec<(Guard<ParsedTemplate>, Template)>,
 }
 
-/// A template, and the same with normalized text.
-struct Guard {
-    template: Arc<ParsedTemplate>,
-    normalized: Template,
+/// A resource or template. If it is disabled, it hides its URIs, and shows them to no caller.
+struct Guard<T> {
+    item: Arc<T>,
+    is_enabled: bool,
 }
 
 impl UriGuards {
@@ -36,15 +37,15 @@ impl UriGuards {
         if !resources.has_rules() && !templates.has_rules() {
             return guards;
         }
-        for resource in guards_among(resources.all()) {
-            let uri = &resource.wire.uri;
-            guards.normalized.entry(normalized(uri)).or_insert_with(|| Arc::clone(resource));
-            guards.resources.insert(uri.clone(), Arc::clone(resource));
+        for entry in guards_among(resources.all()) {
+            let uri = &entry.item.wire.uri;
+            guards.normalized.entry(normalized(uri)).or_insert_with(|| Guard::new(entry));
+            guards.resources.insert(uri.clone(), Guard::new(entry));
         }
-        guards.templates.extend(guards_among(templates.all()).map(|template| Guard {
-            template: Arc::clone(template),
-            normalized: template.0.map_text(normalized),
-        }));
+        let templates = guards_among(templates.all());
+        guards
+            .templates
+            .extend(templates.map(|entry| (Guard::new(entry), entry.item.0.map_text(normalized))));
         guards
     }
 
@@ -54,57 +55,83 @@ impl UriGuards {
     }
 
     /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
+    /// `ignores_query` tells that the template which serves it may ignore its query.
     ///
-    /// The first that matches decides, with and without the query: a template of another one may
-    /// cut it off. Templates also decode values, and handlers may use them as paths. So the
-    /// normalized URI is compared, too.
-    pub(crate) fn hides(&self, uri: &str, caller: &RequestParts) -> bool {
+    /// The first enabled one that matches decides, and any disabled one in front of it. Templates
+    /// decode values, and handlers may use them as paths or URLs. So the normalized URI is
+    /// compared, too, and without what ends a path.
+    pub(crate) fn hides(&self, uri: &str, ignores_query: bool, caller: &RequestParts) -> bool {
         let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
-        let matched =
-            self.first(self.resources.get(uri), |guard| guard.template.0.matches(uri).is_some());
-        if matched.is_some_and(is_hidden) {
+        if self.hides_first(self.resources.get(uri), is_hidden, |template, _| {
+            template.matches(uri).is_some()
+        }) {
             return true;
         }
-        let path = uri.split_once('?').map(|(path, _)| path);
+        let ends: &[char] = if ignores_query { &['?', '#'] } else { &['#'] };
+        let path = uri.split_once(ends).map(|(path, _)| path);
         [Some(uri), path].into_iter().flatten().any(|uri| {
-            let covers = |guard: &Guard| guard.template.0.covers(uri, false);
             let normalized = normalized(uri);
-            let covers_normalized = |guard: &Guard| guard.normalized.covers(&normalized, false);
-            self.first(self.resources.get(uri), covers).is_some_and(is_hidden)
-                || self
-                    .first(self.normalized.get(&*normalized), covers_normalized)
-                    .is_some_and(is_hidden)
-                || decodes_delimiters(uri)
-                    && self.templates.iter().any(|guard| {
-                        guard.normalized.covers(&normalized, true)
-                            && is_hidden(&guard.template.1.options)
-                    })
+            let trimmed = normalized.trim_end_matches('/');
+            self.hides_first(self.resources.get(uri), is_hidden, |template, _| {
+                template.covers(uri, false)
+            }) || [&*normalized, trimmed].into_iter().any(|uri| {
+                self.hides_first(self.normalized.get(uri), is_hidden, |_, template| {
+                    template.covers(uri, false)
+                })
+            }) || decodes_delimiters(uri)
+                && self.templates.iter().any(|(guard, template)| {
+                    template.covers(&normalized, true) && is_hidden(&guard.item.1.options)
+                })
         })
     }
 
-    /// Returns the options of the resource, or else of the first template for which the function
-    /// returns true.
-    fn first<'a>(
-        &'a self,
-        resource: Option<&'a Arc<Resource>>,
-        is_match: impl Fn(&Guard) -> bool,
-    ) -> Option<&'a CallOptions> {
-        let template =
-            || Some(&self.templates.iter().find(|guard| is_match(guard))?.template.1.options);
-        resource.map(|found| &found.options).or_else(template)
+    /// Returns true if the resource, or else the first enabled template for which `is_match`
+    /// returns true, or a disabled one in front of it, is hidden.
+    fn hides_first(
+        &self,
+        resource: Option<&Guard<Resource>>,
+        is_hidden: impl Fn(&CallOptions) -> bool,
+        is_match: impl Fn(&Template, &Template) -> bool,
+    ) -> bool {
+        if let Some(guard) = resource {
+            let hides = is_hidden(&guard.item.options);
+            if hides || guard.is_enabled {
+                return hides;
+            }
+        }
+        for (guard, normalized) in &self.templates {
+            if is_match(&guard.item.0, normalized) {
+                let hides = is_hidden(&guard.item.1.options);
+                if hides || guard.is_enabled {
+                    return hides;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl<T> Guard<T> {
+    fn new(entry: &Entry<T>) -> Self {
+        Self { item: Arc::clone(&entry.item), is_enabled: entry.is_enabled }
     }
 }
 
 /// Returns a URI, or a part of one, after decoding, with single slashes between segments.
 fn normalized(uri: &str) -> String {
-    let mut normalized = String::with_capacity(uri.len());
-    for char in percent_decode_lossy(uri).chars() {
+    let decoded = percent_decode_lossy(uri);
+    let (scheme, rest) = match decoded.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), &*decoded),
+    };
+    let mut path = String::with_capacity(rest.len());
+    for char in rest.chars() {
         let char = if char == '\\' { '/' } else { char };
-        if char != '/' || !normalized.ends_with('/') {
-            normalized.push(char);
+        if char != '/' || !path.ends_with('/') {
+            path.push(char);
         }
     }
-    normalized
+    scheme + &path
 }
 
 /// Returns true if a URI has encoded delimiters.
@@ -115,7 +142,6 @@ fn decodes_delimiters(uri: &str) -> bool {
 
 /// Returns the entries that are enabled or have a visibility rule. A disabled entry with a rule is
 /// included, so that its URI stays hidden.
-fn guards_among<T: CatalogEntry>(all: &[Entry<T>]) -> impl Iterator<Item = &Arc<T>> {
-    let guards = all.iter().filter(|entry| entry.is_enabled || entry.item.has_rules());
-    guards.map(|entry| &entry.item)
+fn guards_among<T: CatalogEntry>(all: &[Entry<T>]) -> impl Iterator<Item = &Entry<T>> {
+    all.iter().filter(|entry| entry.is_enabled || entry.item.has_rules())
 }

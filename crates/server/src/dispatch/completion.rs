@@ -93,7 +93,9 @@ impl Registry {
                 let by_uri = || {
                     let mut templates = self.templates.iter().map(|found| &**found);
                     let found = templates.find(|found| found.0.matches(uri).is_some());
-                    found.filter(|_| !self.hides_uri(uri, caller))
+                    found.filter(|found| {
+                        found.1.options.is_visible_to(caller) && !self.hides_uri(uri, caller)
+                    })
                 };
                 let found = match own {
                     Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(caller)),

@@ -8,8 +8,7 @@ use mrtr_schema::jsonrpc::Notification;
 use mrtr_server::tasks::TaskPolicy;
 use mrtr_server::{
     CacheControl, Change, ChangeNotifier, CompletionRequest, Context, Error, Principal, Prompt,
-    RequestParts, Resource, ResourceOutput, ResourceTemplate, Server, ServerBuilder, ServerUpdate,
-    Tool,
+    RequestParts, Resource, ResourceOutput, ResourceTemplate, Server, ServerBuilder, Tool,
 };
 use mrtr_testkit::TestClock;
 use mrtr_transport::{GrantedScopes, InProcess, OutgoingRequest, Transport as _};
@@ -191,6 +190,10 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         ("doc://z%C3%BCrich/{id}", "doc://z%c3%bcrich/4"),
         ("doc://secret/4", "doc://secret/4?lang=en"),
         ("doc://secret/4", "doc://secret//4"),
+        ("doc://secret/{id}", "doc://secret/4/"),
+        ("doc://secret/4", "doc://secret/4%2F"),
+        ("doc://secret/4", "doc://secret/4#x"),
+        ("doc://secret/{id}", "doc://secret/4#?lang=en"),
     ] {
         let server = replica(&TestClock::default());
         let server = if hidden.contains('{') {
@@ -225,21 +228,39 @@ async fn disabled_feature_does_not_uncover_a_hidden_template() {
         )
         .build()
         .unwrap();
-    let disable = |update: &mut ServerUpdate| {
+    let argument = json!({ "name": "id", "value": "" });
+    let reference = json!({ "type": "ref/resource", "uri": "doc://team/a" });
+    let complete = json!({ "ref": reference, "argument": argument });
+    let expect = async |method: &str, params: &Value| {
+        let staff = send(&server, &["staff"], method, params.clone()).await;
+        assert_eq!(staff["error"]["code"], -32602, "{staff}");
+        let both = send(&server, &["staff", "admin"], method, params.clone()).await;
+        assert!(both.get("error").is_none(), "{both}");
+    };
+    expect("completion/complete", &complete).await;
+    let disable = |update: &mut mrtr_server::ServerUpdate| {
         update.disable::<Resource>("doc://team/a");
         Ok(())
     };
     server.update(disable).unwrap();
-    let argument = json!({ "name": "id", "value": "" });
-    let reference = json!({ "type": "ref/resource", "uri": "doc://team/a" });
-    for (method, params) in [
-        ("resources/read", json!({ "uri": "doc://team/a" })),
-        ("completion/complete", json!({ "ref": reference, "argument": argument })),
+    expect("completion/complete", &complete).await;
+    expect("resources/read", &json!({ "uri": "doc://team/a" })).await;
+}
+
+/// What hides a URI is no broader than its template.
+#[tokio::test]
+async fn visible_uris_beside_hidden_ones_are_served() {
+    for (templates, uri) in [
+        ([("doc://page?rev={id}", true), ("doc://{id}", false)], "doc://page?rev=2"),
+        ([("file:///{+id}", false), ("file://share/{+id}", true)], "file://share/a"),
     ] {
-        let staff = send(&server, &["staff"], method, params.clone()).await;
-        assert_eq!(staff["error"]["code"], -32602, "{staff}");
-        let both = send(&server, &["staff", "admin"], method, params).await;
-        assert!(both.get("error").is_none(), "{both}");
+        let server = templates.iter().fold(replica(&TestClock::default()), |server, one| {
+            let template = ResourceTemplate::new(one.0, one.0, page);
+            server.resource_template(if one.1 { template } else { template.visible_to(is_admin) })
+        });
+        let read = json!({ "uri": uri });
+        let read = send(&server.build().unwrap(), &[], "resources/read", read).await;
+        assert!(read["contents"].is_array(), "{uri}: {read}");
     }
 }
 
