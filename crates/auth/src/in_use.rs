@@ -39,7 +39,7 @@ impl<K, V> InUse<K, V> {
     }
 }
 
-/// A value in use, which its last user removes when this is dropped.
+/// A handle to the value of a key. Dropping the last one removes the value.
 pub(crate) struct Used<'a, K: Eq + Hash, V> {
     all: &'a InUse<K, V>,
     key: K,

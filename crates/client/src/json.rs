@@ -24,12 +24,13 @@ pub(crate) fn decode_result<R: DeserializeOwned>(
     method: &str,
     result: &RawValue,
 ) -> Result<R, CallError> {
-    serde_json::from_str(result.get()).map_err(|error| malformed_result(method, &error))
+    let malformed = |error| malformed(&format!("result of {method}"), &error);
+    serde_json::from_str(result.get()).map_err(malformed)
 }
 
-/// Returns the error for a result that cannot be read.
-pub(crate) fn malformed_result(what: &str, error: &serde_json::Error) -> CallError {
+/// Returns the error for a message of the server that cannot be read.
+pub(crate) fn malformed(what: &str, error: &serde_json::Error) -> CallError {
     // It may quote the server's text.
     let why = error.to_string();
-    CallError::protocol(format!("malformed result of {what}: {}", truncate(&why)))
+    CallError::protocol(format!("malformed {what}: {}", truncate(&why)))
 }

@@ -10,7 +10,7 @@ use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, Input
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
-use mrtr_schema::peer_text::{quote, truncate};
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::result::ResultType;
 use mrtr_schema::tasks::{self, Task};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use self::params::{META, RequestParams};
 use crate::error::CallError;
+use crate::json::malformed;
 use crate::pending_call::{PendingCall, allows_input};
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
@@ -348,8 +349,8 @@ impl Machine {
         match result_type(&result)? {
             ResultType::Complete => Ok(Action::Complete(result)),
             ResultType::InputRequired => {
-                let result: InputRequiredResult =
-                    serde_json::from_str(result.get()).map_err(|error| malformed(&error))?;
+                let result: InputRequiredResult = serde_json::from_str(result.get())
+                    .map_err(|error| malformed("result", &error))?;
                 self.receive_input_required(result)
             }
             ResultType::Other(other) if self.accepted_result_types.contains(&other) => {
@@ -453,13 +454,7 @@ impl Machine {
 }
 
 fn result_type(result: &RawValue) -> Result<ResultType, CallError> {
-    ResultType::from_result(result).map_err(|error| malformed(&error))
-}
-
-fn malformed(error: &serde_json::Error) -> CallError {
-    // It may quote the server's text.
-    let why = error.to_string();
-    CallError::protocol(format!("malformed result: {}", truncate(&why)))
+    ResultType::from_result(result).map_err(|error| malformed("result", &error))
 }
 
 /// Validates what the types of input requests do not, such as the URLs.

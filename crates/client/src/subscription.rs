@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::backoff::jittered;
 use crate::client::Client;
 use crate::error::CallError;
-use crate::json::{encode_param, malformed_result};
+use crate::json::{encode_param, malformed};
 use crate::machine::{Action, Machine};
 
 /// A change that the server reports to a [`Subscription`].
@@ -274,7 +274,7 @@ fn validate_end(result: &RawValue) -> Result<(), CallError> {
         Ok(other) => Err(CallError::protocol(format!(
             "the subscription ended with a result of type {other:?}"
         ))),
-        Err(error) => Err(malformed_result(method::LISTEN, &error)),
+        Err(error) => Err(malformed(&format!("result of {}", method::LISTEN), &error)),
     }
 }
 

@@ -99,7 +99,7 @@ pub enum AuditOutcome {
 const MAX_NAME: usize = 256;
 /// The longest recorded argument, in bytes of JSON.
 const MAX_ARGUMENT: usize = 1024;
-/// Stands for a value that JSON libraries do not read.
+/// Stands for a value that cannot be parsed.
 const UNREADABLE: &str = "[unreadable]";
 
 impl Audit {

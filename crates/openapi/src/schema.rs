@@ -209,10 +209,9 @@ impl<'a> Schemas<'a> {
         if level == MAX_ALL_OF || level == 0 && !requires(schema) {
             return names;
         }
-        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
         let target = schema.get("$ref").and_then(Value::as_str);
         let target = target.and_then(|target| self.document.at(target).ok()).map(resolved);
-        for part in parts.map(resolved).chain(target).filter_map(Value::as_object) {
+        for part in parts_of(schema).map(resolved).chain(target).filter_map(Value::as_object) {
             *visits += 1;
             if *visits > MAX_SCHEMA {
                 // Parts may refer to the whole, many times. The schema is refused.
@@ -269,8 +268,12 @@ impl<'a> Schemas<'a> {
 
 /// Returns true if a schema, or a part of it, requires properties.
 fn requires(schema: &Object) -> bool {
-    let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-    schema.contains_key("required") || parts.filter_map(Value::as_object).any(requires)
+    schema.contains_key("required") || parts_of(schema).filter_map(Value::as_object).any(requires)
+}
+
+/// Returns the parts of a schema in `allOf`.
+fn parts_of(schema: &Object) -> impl Iterator<Item = &Value> {
+    schema.get("allOf").and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Converts keywords of OpenAPI 3.0 to JSON Schema 2020-12.

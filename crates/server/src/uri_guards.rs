@@ -70,7 +70,8 @@ impl UriGuards {
         let ends: &[char] = if ignores_query { &['?', '#'] } else { &['#'] };
         let path = uri.split_once(ends).map(|(path, _)| path);
         [Some(uri), path].into_iter().flatten().any(|uri| {
-            let normalized = normalized(uri);
+            let decoded = percent_decode_lossy(uri);
+            let normalized = with_single_slashes(&decoded);
             let trimmed = normalized.trim_end_matches('/');
             self.hides_first(self.resources.get(uri), is_hidden, |template, _| {
                 template.covers(uri, false)
@@ -78,7 +79,7 @@ impl UriGuards {
                 self.hides_first(self.normalized.get(uri), is_hidden, |_, template| {
                     template.covers(uri, false)
                 })
-            }) || decodes_delimiters(uri)
+            }) || count_delimiters(&decoded) > count_delimiters(uri)
                 && self.templates.iter().any(|(guard, template)| {
                     template.covers(&normalized, true) && is_hidden(&guard.item.1.options)
                 })
@@ -119,10 +120,14 @@ impl<T> Guard<T> {
 
 /// Returns a URI, or a part of one, after decoding, with single slashes between segments.
 fn normalized(uri: &str) -> String {
-    let decoded = percent_decode_lossy(uri);
-    let (scheme, rest) = match decoded.split_once("://") {
+    with_single_slashes(&percent_decode_lossy(uri))
+}
+
+/// Replaces several slashes by one, except after the scheme.
+fn with_single_slashes(uri: &str) -> String {
+    let (scheme, rest) = match uri.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), &*decoded),
+        None => (String::new(), uri),
     };
     let mut path = String::with_capacity(rest.len());
     for char in rest.chars() {
@@ -134,10 +139,8 @@ fn normalized(uri: &str) -> String {
     scheme + &path
 }
 
-/// Returns true if a URI has encoded delimiters.
-fn decodes_delimiters(uri: &str) -> bool {
-    let count = |text: &str| text.chars().filter(|char| DELIMITERS.contains(char)).count();
-    count(&percent_decode_lossy(uri)) > count(uri)
+fn count_delimiters(text: &str) -> usize {
+    text.chars().filter(|char| DELIMITERS.contains(char)).count()
 }
 
 /// Returns the entries that are enabled or have a visibility rule. A disabled entry with a rule is

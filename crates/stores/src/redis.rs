@@ -144,7 +144,8 @@ impl RedisTaskStore {
     }
 
     /// Replaces the connection to a server that has become a replica in a failover: the address
-    /// now leads to another one, but Redis does not close connections of its own accord.
+    /// leads to another one sooner or later, but Redis does not close connections of its own
+    /// accord.
     fn leave_replica(&self, replaced: u64) {
         let mut connection = self.connection();
         // Operations at the same time are refused on the same connection.

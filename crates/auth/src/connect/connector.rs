@@ -184,8 +184,10 @@ impl Inner {
                 account.refresh_token.get_or_insert(refresh_token);
                 let mut pauses = SAVE_PAUSES.iter();
                 loop {
-                    let saved = self.save_refreshed(&owner, &found, &account).await;
-                    let Err(error) = saved else { break saved.map_err(Error::internal) };
+                    let error = match self.save_refreshed(&owner, &found, &account).await {
+                        Ok(account) => break Ok(account),
+                        Err(error) => error,
+                    };
                     tracing::warn!(
                         target: "mrtr::auth",
                         provider = self.id,
@@ -200,8 +202,8 @@ impl Inner {
                 tracing::info!(target: "mrtr::auth", provider = self.id, code, "account lost");
                 // Another replica may have used the refresh token.
                 let newer = load().await.map_err(Error::internal)?;
-                if let Some(newer) = newer.filter(|newer| *newer != found) {
-                    return Ok(newer.is_usable(self.now()).then_some(Account(newer.access_token)));
+                if newer.as_ref().is_some_and(|newer| *newer != found) {
+                    return Ok(self.account_of(newer));
                 }
                 self.store.delete(&owner, &self.id).await.map_err(Error::internal)?;
                 Ok(None)
@@ -227,8 +229,13 @@ impl Inner {
             self.store.save(owner, &self.id, refreshed).await?;
             return Ok(Some(Account(refreshed.access_token.clone())));
         }
-        let stored = stored.filter(|stored| stored.is_usable(self.now()));
-        Ok(stored.map(|stored| Account(stored.access_token)))
+        Ok(self.account_of(stored))
+    }
+
+    /// Returns a stored account if its token has not expired.
+    fn account_of(&self, stored: Option<StoredAccount>) -> Option<Account> {
+        let usable = stored.filter(|stored| stored.is_usable(self.now()))?;
+        Some(Account(usable.access_token))
     }
 
     /// Requests a token from the third party.

@@ -91,9 +91,7 @@ impl Registry {
                 // The reference is the template itself, or a URI that matches it.
                 let own = self.templates.find(uri);
                 let by_uri = || {
-                    let mut templates = self.templates.iter().map(|found| &**found);
-                    let found = templates.find(|found| found.0.matches(uri).is_some());
-                    found.filter(|found| {
+                    self.matching_template(uri).filter(|found| {
                         found.1.options.is_visible_to(caller) && !self.hides_uri(uri, caller)
                     })
                 };

@@ -24,6 +24,21 @@ fn ask(policy: TaskPolicy) -> Tool {
     tool.task(policy)
 }
 
+/// Answers the question of a call while the store fails. Returns the request, for a retry.
+async fn answer_while_the_store_is_away(fleet: &TaskFleet) -> Value {
+    let asked = fleet.call(0, json!({})).await;
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    fleet.connections[0].cut();
+    let refused = fleet.call(0, retry.clone()).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].restore();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    retry
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_crashes_is_a_restart_again() {
     let (go, old_answers) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -170,16 +185,7 @@ async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
         let tool = ask(TaskPolicy::on_detach()).single_use();
         builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
     });
-    let asked = fleet.call(0, json!({})).await;
-    let retry = json!({
-        "requestState": asked["requestState"],
-        "inputResponses": { "q": accept("a") },
-    });
-    fleet.connections[0].cut();
-    let refused = fleet.call(0, retry.clone()).await;
-    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
-    fleet.connections[0].restore();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let retry = answer_while_the_store_is_away(&fleet).await;
     let id = id_of(&fleet.call(0, retry).await);
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
 }
@@ -206,16 +212,7 @@ async fn a_step_of_a_single_use_state_does_not_begin_again() {
         let tool = tool.task(TaskPolicy::after(Duration::from_secs(5))).single_use();
         builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
     });
-    let asked = fleet.call(0, json!({})).await;
-    let retry = json!({
-        "requestState": asked["requestState"],
-        "inputResponses": { "q": accept("a") },
-    });
-    fleet.connections[0].cut();
-    let refused = fleet.call(0, retry.clone()).await;
-    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
-    fleet.connections[0].restore();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let retry = answer_while_the_store_is_away(&fleet).await;
     let again = fleet.call(0, retry).await;
     assert_eq!((again["error"]["code"].as_i64(), runs.get()), (Some(-32603), 1), "{again}");
 }

@@ -186,28 +186,34 @@ impl ChildServer {
     /// Returns the client of the running process, and starts the process if there is none.
     async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
-        if running.as_ref().is_none_or(|running| running.client.is_closed()) {
-            *running = Some(self.spawn(&mut running)?);
-        }
-        let Some(current) = running.as_mut() else {
-            return Err(TransportError::not_sent("the server was shut down"));
+        let current = match running.take() {
+            Some(current) if !current.client.is_closed() => current,
+            exited => {
+                *running = exited;
+                self.spawn(&mut running)?
+            }
         };
+        // It is kept also if this request is cancelled, or if the process is slow to start.
+        let current = running.insert(current);
         let client = current.client.clone();
-        if !current.is_checked && request.method != method::DISCOVER {
-            let program = self.spec.program.to_string_lossy();
-            let checked = check_version(&program, &client, request).await;
-            // The process runs on if this request is cancelled, or if it is slow to start.
-            if checked.as_ref().is_err_and(|error| !error.is_transient())
-                && let Some(other) = running.take()
-            {
-                tokio::spawn(shut_down(other, DROP_TIMEOUT));
-            }
-            checked?;
-            if let Some(current) = running.as_mut() {
+        if current.is_checked || request.method == method::DISCOVER {
+            return Ok(client);
+        }
+        let program = self.spec.program.to_string_lossy();
+        match check_version(&program, &client, request).await {
+            Ok(()) => {
                 current.is_checked = true;
+                Ok(client)
+            }
+            Err(error) => {
+                if !error.is_transient()
+                    && let Some(other) = running.take()
+                {
+                    tokio::spawn(shut_down(other, DROP_TIMEOUT));
+                }
+                Err(error)
             }
         }
-        Ok(client)
     }
 
     /// Starts the process, in place of one that has exited or closed a stream.
