@@ -309,7 +309,7 @@ impl Registry {
             Some(resource) => !resource.options.is_visible_to(caller),
             None => self.matching_template(uri).is_some_and(|served| {
                 !served.1.options.is_visible_to(caller)
-                    || self.uri_guards.hides(uri, served.0.has_query(), caller)
+                    || self.uri_guards.hides(uri, served, caller)
             }),
         }
     }

@@ -6,7 +6,7 @@
 //! Handlers often use values as paths. So a URI does not match if a value, also one in the query,
 //! has a `.` or `..` segment or a zero byte, or is an absolute path.
 
-use mrtr_schema::uri::{is_traversal, percent_decode, validate_characters};
+use mrtr_schema::uri::{is_traversal, percent_decode, percent_decode_lossy, validate_characters};
 
 /// A template that URIs are matched against.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Template {
         Ok(Self { parts, query })
     }
 
-    /// Returns true if the template has a query, of which a URI may have any other.
-    pub(crate) fn has_query(&self) -> bool {
-        !self.query.is_empty()
+    /// Returns true if the template has a variable before its query.
+    pub(crate) fn has_path_variables(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Variable(..)))
     }
 
     /// Returns the template with other text between its variables.
@@ -75,6 +75,30 @@ impl Template {
             variable @ Part::Variable(..) => variable.clone(),
         });
         Self { parts: parts.collect(), query: self.query.clone() }
+    }
+
+    /// Returns the path of a URI that has the form of the template, decoded and with other values,
+    /// and its decoded query without parameters that the template does not name.
+    pub(crate) fn replace_values(
+        &self,
+        uri: &str,
+        change: impl Fn(&str) -> String,
+    ) -> Option<(String, String)> {
+        let (path, query) = self.path_and_query(uri);
+        let mut values = self.split(path, false)?.into_iter();
+        let path = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => percent_decode_lossy(text),
+            Part::Variable(..) => values.next().map(|(_, value)| change(value)).unwrap_or_default(),
+        });
+        let pairs = query.split('&').filter(|pair| self.named(pair).is_some());
+        let pairs = pairs.map(percent_decode_lossy).collect::<Vec<_>>();
+        let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+        Some((path.collect(), query))
+    }
+
+    /// Returns the name and the value of a parameter of the query, if the template names it.
+    fn named<'q>(&self, pair: &'q str) -> Option<(&'q str, &'q str)> {
+        pair.split_once('=').filter(|(key, _)| self.query.iter().any(|name| name == key))
     }
 
     /// Returns the names of the variables.
@@ -93,10 +117,8 @@ impl Template {
         let values = self.split(path, false)?.into_iter();
         let values = values.map(|(name, value)| Some((name.to_owned(), decoded(value)?)));
         let mut values = values.collect::<Option<Vec<_>>>()?;
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            if self.query.iter().any(|name| name == key) {
-                values.push((key.to_owned(), decoded(value)?));
-            }
+        for (key, value) in query.split('&').filter_map(|pair| self.named(pair)) {
+            values.push((key.to_owned(), decoded(value)?));
         }
         Some(values)
     }

@@ -1,6 +1,6 @@
 //! The visibility rules of resources and templates, by URI.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mrtr_schema::uri::percent_decode_lossy;
@@ -54,34 +54,34 @@ impl UriGuards {
         self.resources.is_empty() && self.templates.is_empty()
     }
 
-    /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
-    /// `ignores_query` tells that the template which serves it may ignore its query.
+    /// Returns true if a URI, which `served` matches, belongs to a resource or a template that is
+    /// hidden from the caller.
     ///
     /// The first enabled one that matches decides, and any disabled one in front of it. Templates
-    /// decode values, and handlers may use them as paths or URLs. So the normalized URI is
-    /// compared, too, and without what ends a path.
-    pub(crate) fn hides(&self, uri: &str, ignores_query: bool, caller: &RequestParts) -> bool {
+    /// decode values, and handlers may use them as paths or URLs, in which several spellings mean
+    /// the same. So all of these are compared. The text of `served` itself was chosen by the
+    /// author, and means what it says.
+    pub(crate) fn hides(&self, uri: &str, served: &ParsedTemplate, caller: &RequestParts) -> bool {
         let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
-        if self.hides_first(self.resources.get(uri), is_hidden, |template, _| {
-            template.matches(uri).is_some()
+        if self.hides_first(self.resources.get(uri), is_hidden, |guard, _| {
+            guard.item.0.matches(uri).is_some()
         }) {
             return true;
         }
-        let ends: &[char] = if ignores_query { &['?', '#'] } else { &['#'] };
-        let path = uri.split_once(ends).map(|(path, _)| path);
-        [Some(uri), path].into_iter().flatten().any(|uri| {
-            let decoded = percent_decode_lossy(uri);
-            let normalized = with_single_slashes(&decoded);
-            let trimmed = normalized.trim_end_matches('/');
-            self.hides_first(self.resources.get(uri), is_hidden, |template, _| {
-                template.covers(uri, false)
-            }) || [&*normalized, trimmed].into_iter().any(|uri| {
-                self.hides_first(self.normalized.get(uri), is_hidden, |_, template| {
-                    template.covers(uri, false)
-                })
-            }) || count_delimiters(&decoded) > count_delimiters(uri)
-                && self.templates.iter().any(|(guard, template)| {
-                    template.covers(&normalized, true) && is_hidden(&guard.item.1.options)
+        if !served.0.has_path_variables() {
+            return false;
+        }
+        let is_served =
+            |guard: &Guard<ParsedTemplate>| std::ptr::eq(&raw const *guard.item, served);
+        let in_front = || self.templates.iter().take_while(|(guard, _)| !is_served(guard));
+        let decodes_delimiters =
+            count_delimiters(&percent_decode_lossy(uri)) > count_delimiters(uri);
+        spellings(uri, &served.0).iter().any(|uri| {
+            self.hides_first(self.normalized.get(uri), is_hidden, |guard, normalized| {
+                is_served(guard) || normalized.covers(uri, false)
+            }) || decodes_delimiters
+                && in_front().any(|(guard, normalized)| {
+                    normalized.covers(uri, true) && is_hidden(&guard.item.1.options)
                 })
         })
     }
@@ -92,7 +92,7 @@ impl UriGuards {
         &self,
         resource: Option<&Guard<Resource>>,
         is_hidden: impl Fn(&CallOptions) -> bool,
-        is_match: impl Fn(&Template, &Template) -> bool,
+        is_match: impl Fn(&Guard<ParsedTemplate>, &Template) -> bool,
     ) -> bool {
         if let Some(guard) = resource {
             let hides = is_hidden(&guard.item.options);
@@ -101,7 +101,7 @@ impl UriGuards {
             }
         }
         for (guard, normalized) in &self.templates {
-            if is_match(&guard.item.0, normalized) {
+            if is_match(guard, normalized) {
                 let hides = is_hidden(&guard.item.1.options);
                 if hides || guard.is_enabled {
                     return hides;
@@ -137,6 +137,25 @@ fn with_single_slashes(uri: &str) -> String {
         }
     }
     scheme + &path
+}
+
+/// Returns the normalized URIs that may mean the same to the handler of `template`: values may end
+/// at a query or a fragment, or before slashes, and a query may have other parameters.
+fn spellings(uri: &str, template: &Template) -> BTreeSet<String> {
+    let ends: [&[char]; 3] = [&[], &['#'], &['?', '#']];
+    let of_value = |value: &str, ends: &[char], is_trimmed: bool| {
+        let value = percent_decode_lossy(value);
+        let value = value.split(ends).next().unwrap_or_default();
+        if is_trimmed { value.trim_end_matches(['/', '\\']) } else { value }.to_owned()
+    };
+    let all = ends.into_iter().flat_map(|ends| {
+        [false, true].into_iter().filter_map(move |is_trimmed| {
+            template.replace_values(uri, |value| of_value(value, ends, is_trimmed))
+        })
+    });
+    all.flat_map(|(path, query)| [format!("{path}{query}"), path])
+        .map(|uri| with_single_slashes(&uri))
+        .collect()
 }
 
 fn count_delimiters(text: &str) -> usize {

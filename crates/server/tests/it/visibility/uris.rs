@@ -1,0 +1,204 @@
+//! URIs of hidden resources and templates, and of the visible ones beside them.
+
+use mrtr_server::{ChangeNotifier, Context, RequestParts, Resource, ResourceTemplate, Server};
+use mrtr_testkit::TestClock;
+use serde_json::{Value, json};
+
+use super::{Page, builder, ids, is_admin, page, send};
+use crate::support::replica;
+
+/// Handlers get decoded values, so that another spelling of a URI may mean the same to the handler
+/// of another template.
+#[tokio::test]
+async fn other_spellings_of_a_hidden_uri_are_hidden_too() {
+    let read = async |server: &Server, scopes: &[&str], uri: &str| {
+        let read = send(server, scopes, "resources/read", json!({ "uri": uri })).await;
+        let text = read.pointer("/contents/0/text").or_else(|| read.pointer("/error/message"));
+        text.and_then(Value::as_str).unwrap().to_owned()
+    };
+    let server = builder().build().unwrap();
+    for (uri, value) in [
+        ("doc://s%65cret/4", "secret/4"),
+        ("doc://secret%2F4", "secret/4"),
+        ("doc://%73ecret%2f4", "secret/4"),
+        ("doc://s%65cret/a%2Fb", "secret/a/b"),
+        ("doc://all/%73ecret", "all/secret"),
+        ("doc://all%2Fsecret", "all/secret"),
+    ] {
+        assert_eq!(read(&server, &[], uri).await, "Resource not found", "{uri}");
+        assert_eq!(read(&server, &["admin"], uri).await, value, "{uri}");
+    }
+    for (uri, value) in [
+        ("doc://secrets/4", "secrets/4"),
+        ("doc://z%C3%BCrich/4", "zürich/4"),
+        ("doc://a%2Fb", "a/b"),
+        ("doc://s%2565cret/4", "s%65cret/4"),
+    ] {
+        assert_eq!(read(&server, &[], uri).await, value, "{uri}");
+    }
+}
+
+/// A broader template may ignore what another one does not, and its handler gets the hidden value.
+#[tokio::test]
+async fn query_or_slash_does_not_uncover_a_hidden_uri() {
+    for (hidden, uri) in [
+        ("doc://secret/{id}", "doc://secret/4?lang=en"),
+        ("doc://secret/{id}", "doc://secret/4?"),
+        ("doc://secret/{id}", "doc://s%65cret/4?x=%ff"),
+        ("doc://secret/{id}", "doc://secret//4"),
+        ("doc://secret/{id}", "doc://secret%5C4"),
+        ("doc://secret/{+id}", "doc://secret//4"),
+        ("doc://secret/{id}{?q}", "doc://secret/4?q=.."),
+        ("doc://z%C3%BCrich/{id}", "doc://z%c3%bcrich/4"),
+        ("doc://z%C3%BCrich/4", "doc://z%c3%bcrich/4#x"),
+        ("doc://secret/4", "doc://secret/4?lang=en"),
+        ("doc://secret/4", "doc://secret//4"),
+        ("doc://secret/{id}", "doc://secret/4/"),
+        ("doc://secret/4", "doc://secret/4%2F"),
+        ("doc://secret/4", "doc://secret/4%5C%5C"),
+        ("doc://secret/4", "doc://secret/4#x"),
+        ("doc://secret/{id}", "doc://secret/4#?lang=en"),
+        ("doc://secret/4", "doc://secret/4%23x"),
+        ("doc://secret/4", "doc://secret/4%3Fx"),
+        ("doc://secret/4", "doc://s%65cret//4%2F%23x?lang=en"),
+        ("doc://secret/4", "doc://secret/4%3Fx%23y"),
+        ("doc://secret/{id}/all", "doc://secret/4%23x/all"),
+        ("doc://secret/{id}/all", "doc://secret/4/all%23x"),
+        ("doc://secret/{id}/", "doc://secret/4%2F"),
+        ("doc://secret/{id}/", "doc://secret/4%2F%2F?lang=en"),
+        ("doc://secret/4?lang=en", "doc://secret/4?x=1&lang=en"),
+    ] {
+        let server = replica(&TestClock::default());
+        let server = if hidden.contains('{') {
+            let template = ResourceTemplate::new(hidden, "hidden", page);
+            server.resource_template(template.visible_to(is_admin))
+        } else {
+            server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
+        };
+        let broad = ResourceTemplate::new("doc://{+id}{?lang}", "broad", page);
+        let server = server.resource_template(broad).build().unwrap();
+        let read = async |scopes: &[&str]| {
+            send(&server, scopes, "resources/read", json!({ "uri": uri })).await
+        };
+        let error = &read(&[]).await["error"]["message"];
+        assert_eq!(error, "Resource not found", "{hidden} {uri}");
+        assert!(read(&["admin"]).await["contents"].is_array(), "{hidden} {uri}");
+    }
+}
+
+/// A disabled feature decides who sees its URI, and never who sees the template behind it.
+#[tokio::test]
+async fn disabled_feature_does_not_uncover_a_hidden_template() {
+    let is_staff = |caller: &RequestParts| caller.has_scope("staff");
+    let server = replica(&TestClock::default())
+        .updatable::<Resource>()
+        .changes(ChangeNotifier::default())
+        .resource(Resource::new("doc://team/a", "a", async || "a").visible_to(is_staff))
+        .resource_template(
+            ResourceTemplate::new("doc://{+id}", "all", page)
+                .complete("id", ids)
+                .visible_to(is_admin),
+        )
+        .build()
+        .unwrap();
+    let argument = json!({ "name": "id", "value": "" });
+    let reference = json!({ "type": "ref/resource", "uri": "doc://team/a" });
+    let complete = json!({ "ref": reference, "argument": argument });
+    let expect = async |method: &str, params: &Value| {
+        let staff = send(&server, &["staff"], method, params.clone()).await;
+        assert_eq!(staff["error"]["code"], -32602, "{staff}");
+        let both = send(&server, &["staff", "admin"], method, params.clone()).await;
+        assert!(both.get("error").is_none(), "{both}");
+    };
+    expect("completion/complete", &complete).await;
+    let disable = |update: &mut mrtr_server::ServerUpdate| {
+        update.disable::<Resource>("doc://team/a");
+        Ok(())
+    };
+    server.update(disable).unwrap();
+    expect("completion/complete", &complete).await;
+    for uri in [
+        "doc://team/a",
+        "doc://team/a?lang=en",
+        "doc://team//a",
+        "doc://t%65am/a",
+        "doc://team/a%23",
+    ] {
+        expect("resources/read", &json!({ "uri": uri })).await;
+    }
+}
+
+/// What hides a URI is no broader than what its handler may mistake for it: the author chose the
+/// text of the visible template, so only values may have other spellings.
+#[tokio::test]
+async fn visible_uris_beside_hidden_ones_are_served() {
+    for (templates, uri) in [
+        ([("doc://page?rev={id}", true), ("doc://{id}", false)], "doc://page?rev=2"),
+        ([("file:///{+id}", false), ("file://share/{+id}", true)], "file://share/a"),
+        ([("files://{id}/", true), ("files://{id}", false)], "files://a/"),
+        ([("files://{id}", false), ("files://{id}/", true)], "files://a/"),
+        ([("files://a", false), ("files://{id}/", true)], "files://a/"),
+        ([("doc://a#{id}", true), ("doc://a", false)], "doc://a#top"),
+        ([("doc://a{?id}", true), ("doc://a", false)], "doc://a?id=1"),
+        ([("doc://open/{id}", true), ("doc://{+id}", false)], "doc://open/a%2Fb"),
+        ([("doc://open/{id}", true), ("doc://{+id}", false)], "doc://open/a%23b"),
+        ([("doc://%6Fpen/{id}", true), ("doc://open/{id}", false)], "doc://%6Fpen/a%23b"),
+    ] {
+        let server = templates.iter().fold(replica(&TestClock::default()), |server, one| {
+            if !one.0.contains('{') {
+                let hidden = Resource::new(one.0, one.0, async || "hidden");
+                return server.resource(hidden.visible_to(is_admin));
+            }
+            let template =
+                ResourceTemplate::new(one.0, one.0, async |_: Context, _: Page| "served");
+            server.resource_template(if one.1 { template } else { template.visible_to(is_admin) })
+        });
+        let read = json!({ "uri": uri });
+        let read = send(&server.build().unwrap(), &[], "resources/read", read).await;
+        assert_eq!(read["contents"][0]["text"], "served", "{uri}: {read}");
+    }
+}
+
+#[tokio::test]
+async fn first_feature_that_matches_a_uri_decides_also_while_it_is_disabled() {
+    let named = |uri: &str, name: &'static str| {
+        ResourceTemplate::new(uri, name, move |_: Context, _: Page| async move { name })
+    };
+    let server = replica(&TestClock::default())
+        .updatable::<Resource>()
+        .resource_template(named("doc://secret/open/{id}", "narrow").complete("id", ids))
+        .resource(Resource::new("doc://secret/r", "r", async || "r").visible_to(is_admin))
+        .resource_template(named("doc://secret/{+id}", "secret").visible_to(is_admin))
+        .resource_template(named("doc://{+id}", "broad").complete("id", ids))
+        .build()
+        .unwrap();
+    let read = async |scopes: &[&str], uri: &str| {
+        let read = send(&server, scopes, "resources/read", json!({ "uri": uri })).await;
+        read.pointer("/contents/0/text").and_then(Value::as_str).map(str::to_owned)
+    };
+    for disabled in [false, true] {
+        let [for_admins, for_admins_r] =
+            if disabled { ["broad", "broad"] } else { ["secret", "r"] };
+        for (uri, others, admins) in [
+            ("doc://secret/open/1", Some("narrow"), "narrow"),
+            ("doc://secret/op%65n/1", None, for_admins),
+            ("doc://secret/x", None, for_admins),
+            ("doc://secret/r", None, for_admins_r),
+            ("doc://x", Some("broad"), "broad"),
+        ] {
+            assert_eq!(read(&[], uri).await.as_deref(), others, "{uri}, disabled: {disabled}");
+            assert_eq!(read(&["admin"], uri).await.as_deref(), Some(admins), "{uri} {disabled}");
+        }
+        let argument = json!({ "name": "id", "value": "" });
+        let reference = json!({ "type": "ref/resource", "uri": "doc://secret/open/{id}" });
+        let params = json!({ "ref": reference, "argument": argument });
+        let completed = send(&server, &[], "completion/complete", params).await;
+        assert_eq!(completed["completion"]["values"][0], "7", "{completed}");
+        let disable = server.update(|update| {
+            update.disable::<Resource>("doc://secret/r");
+            update.disable::<ResourceTemplate>("doc://secret/{+id}");
+            Ok(())
+        });
+        disable.unwrap();
+    }
+}
