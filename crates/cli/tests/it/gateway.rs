@@ -150,7 +150,7 @@ mod child {
     /// Answers `server/discover`. After the end of its input, it takes a while to write a file.
     const SERVER: &str = r#"
         while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("probe"\|[0-9]*\).*/\1/p')
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("probe-1"\|[0-9]*\).*/\1/p')
             test -n "$id" && echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{}}}"
         done
         n=0

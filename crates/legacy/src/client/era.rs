@@ -16,12 +16,13 @@ pub(super) enum Era {
     Legacy,
 }
 
-/// Returns the request by which the eras are told apart.
-pub(super) fn probe_request(meta: &RequestMeta) -> Result<Request, TransportError> {
+/// Returns the request by which the eras are told apart. `attempt` is another number each time: an
+/// error for a cancelled request may arrive late.
+pub(super) fn probe_request(meta: &RequestMeta, attempt: u64) -> Result<Request, TransportError> {
     let params = Params::new(&json!({ "_meta": meta }))
         .map_err(|error| TransportError::protocol(error.to_string()))?;
     // Ids of calls are numbers or chosen by the caller; this one is answered before they are sent.
-    let id = RequestId::String("probe".to_owned());
+    let id = RequestId::String(format!("probe-{attempt}"));
     Ok(Request::new(id, method::DISCOVER, Some(params)))
 }
 

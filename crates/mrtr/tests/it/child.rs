@@ -40,7 +40,7 @@ fn script(arms: &str, end: &str, file: &Scratch) -> ChildServer {
         while read -r line; do
             id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
             case "$line" in
-                *server/discover*) echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}' ;;
+                *server/discover*) echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}' ;;
                 {arms}
             esac
         done
@@ -93,28 +93,31 @@ async fn waiting_calls_share_one_start_timeout() {
     assert!(begun.elapsed() < 2 * time, "{:?}", begun.elapsed());
 }
 
-/// Other calls may be waiting for the same process, and it may be slow to start.
-#[tokio::test]
-async fn dropped_request_does_not_end_the_server() {
-    let file = Scratch::new("dropped");
-    // The first probe is not answered.
+/// Starts a server that answers its second `server/discover` only, after an error for the first.
+fn slow_server(file: &Scratch) -> ChildServer {
     let text = format!(
         r#"echo start >> "$1"
         while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
             case "$line" in
                 *server/discover*)
-                    if [ "$probed" ]; then
-                        echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}'
+                    if [ "$first" ]; then
+                        echo "{{\"jsonrpc\":\"2.0\",\"id\":$first,\"error\":{{\"code\":-32603,\"message\":\"cancelled\"}}}}"
+                        echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$2}}"
                     fi
-                    probed=yes
+                    first=$id
                     echo probed >> "$1" ;;
                 {ANSWER} ;;
             esac
         done"#
     );
-    let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
-    let client = Client::builder(ChildServer::new("sh", args)).build();
+    let file = file.0.clone().into_os_string();
+    ChildServer::new("sh", ["-c".into(), text.into(), "server".into(), file, DISCOVERED.into()])
+}
+
+/// Drops a call while the server has not answered its probe, and calls again.
+async fn drop_and_call_again(transport: impl mrtr::client::Transport, file: &Scratch) {
+    let client = Client::builder(transport).build();
     let is_probed = async {
         while !file.read().contains("probed") {
             tokio::task::yield_now().await;
@@ -126,6 +129,50 @@ async fn dropped_request_does_not_end_the_server() {
     }
     client.call_tool("t", json!({})).await.unwrap();
     assert_eq!(file.read(), "start\nprobed\nprobed\n");
+}
+
+/// Other calls may be waiting for the same process, and it may be slow to start. What it answers to
+/// the cancelled probe is not taken for the answer to the next one.
+#[tokio::test]
+async fn dropped_request_does_not_end_the_server() {
+    let file = Scratch::new("dropped");
+    drop_and_call_again(slow_server(&file), &file).await;
+    #[cfg(feature = "legacy")]
+    {
+        use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+
+        let file = Scratch::new("dropped-any");
+        let child = AnyRevisionChild::new(slow_server(&file), RevisionMode::Auto);
+        drop_and_call_again(child.probe_timeout(Duration::from_mins(1)), &file).await;
+    }
+}
+
+/// Its first process does not answer.
+#[tokio::test]
+async fn server_that_hangs_at_its_start_is_replaced() {
+    let file = Scratch::new("hangs");
+    let text = format!(
+        r#"echo start >> "$1"
+        if [ "$(wc -l < "$1")" -lt 2 ]; then while read -r line; do :; done; exit; fi
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$2}}" ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let path = file.0.clone().into_os_string();
+    let args = ["-c".into(), text.into(), "server".into(), path, DISCOVERED.into()];
+    let server = ChildServer::new("sh", args).timeout(Duration::from_millis(500));
+    let client = Client::builder(server).build();
+    let mut failed = 0;
+    while client.call_tool("t", json!({})).await.is_err() {
+        failed += 1;
+        assert!(failed < 100, "{}", file.read());
+    }
+    assert!(failed > 0);
+    assert!(file.read().starts_with("start\nstart\n"), "{}", file.read());
 }
 
 /// So that `mrtr dev` can run a server over HTTP. The child is this test in another process.
@@ -193,7 +240,7 @@ async fn server_of_an_older_revision_receives_no_call() {
         let text = format!(
             r#"while read -r line; do
                 case "$line" in
-                    *server/discover*) echo "{{\"jsonrpc\":\"2.0\",\"id\":\"probe\",{discover}}}" ;;
+                    *server/discover*) echo "{{\"jsonrpc\":\"2.0\",\"id\":\"probe-1\",{discover}}}" ;;
                     *) echo called >> "$1" ;;
                 esac
             done"#
@@ -213,7 +260,7 @@ async fn server_of_an_older_revision_receives_no_call() {
 async fn server_that_did_not_name_the_revision_receives_no_call() {
     let file = Scratch::new("unchecked");
     let text = r#"while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"probe"\),.*/\1/p')
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"probe-1"\),.*/\1/p')
             case "$line" in
                 *server/discover*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}" ;;
                 *) echo called >> "$1" ;;
@@ -304,7 +351,7 @@ fn secrets_are_not_printed() {
 async fn slow_server_is_recognized_by_its_first_suitable_answer() {
     use mrtr::legacy::{AnyRevisionChild, RevisionMode};
 
-    let discovered = format!(r#"echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}'"#);
+    let discovered = format!(r#"echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}'"#);
     let error = r#""error":{"code":-32601,"message":"unknown method"}}'"#;
     let unknown = |id| format!(r#"echo '{{"jsonrpc":"2.0","id":{id},{error}"#);
     let initialized = format!(r#"echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'"#);
@@ -313,7 +360,7 @@ async fn slow_server_is_recognized_by_its_first_suitable_answer() {
         (vec![unknown("0"), discovered.clone()], "2026-07-28"),
         // It knows both methods.
         (vec![discovered, initialized.clone()], "2026-07-28"),
-        (vec![unknown("\"probe\""), initialized.clone()], "2025-11-25"),
+        (vec![unknown("\"probe-1\""), initialized.clone()], "2025-11-25"),
         (vec![initialized], "2025-11-25"),
     ] {
         let script = format!(

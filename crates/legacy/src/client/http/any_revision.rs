@@ -73,7 +73,7 @@ impl AnyRevisionClient {
     /// Asks the server by a request of the current revision (specification: streamable HTTP,
     /// "Backward Compatibility").
     async fn probe(&self, meta: &RequestMeta) -> Result<Era, TransportError> {
-        let answer = self.http.send(OutgoingRequest::new(probe_request(meta)?)).await;
+        let answer = self.http.send(OutgoingRequest::new(probe_request(meta, 1)?)).await;
         let has_answered = answer.is_ok();
         let era = match answer {
             Ok(response) => era_of(response),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::FusedFuture;
@@ -48,6 +49,8 @@ pub struct AnyRevisionChild {
     child: ChildServer,
     mode: RevisionMode,
     probe_timeout: Duration,
+    /// How often a process was probed.
+    probes: AtomicU64,
     process: Mutex<Option<Process>>,
 }
 
@@ -68,7 +71,13 @@ impl Process {
 impl AnyRevisionChild {
     /// Creates a client. Nothing is started yet.
     pub fn new(child: ChildServer, mode: RevisionMode) -> Self {
-        Self { child, mode, probe_timeout: PROBE_TIMEOUT, process: Mutex::new(None) }
+        Self {
+            child,
+            mode,
+            probe_timeout: PROBE_TIMEOUT,
+            probes: AtomicU64::new(0),
+            process: Mutex::new(None),
+        }
     }
 
     /// Sets how long a server may take to answer `server/discover` before it gets `initialize`,
@@ -107,7 +116,8 @@ impl AnyRevisionChild {
         stream: StreamClient,
         meta: &RequestMeta,
     ) -> Result<Process, TransportError> {
-        let probe = OutgoingRequest::new(probe_request(meta)?);
+        let attempt = self.probes.fetch_add(1, Ordering::Relaxed) + 1;
+        let probe = OutgoingRequest::new(probe_request(meta, attempt)?);
         let mut answer = pin!(stream.send(probe).map_ok(era_of).fuse());
         let era = match timeout(self.probe_timeout, &mut answer).await {
             // The process may have ended because of the probe.

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::stream_client::{DEFAULT_MAX_MESSAGE, StreamClient};
 use crate::error::TransportError;
@@ -67,6 +68,16 @@ struct Running {
     client: StreamClient,
     /// The server has said that it speaks our version, or the owner of the process checks that.
     is_checked: bool,
+    started: Instant,
+    /// How often it was asked for its versions.
+    probes: u64,
+}
+
+impl Running {
+    /// Returns true if no request can be sent: it has exited, or hangs since its start.
+    fn is_useless(&self, timeout: Duration) -> bool {
+        self.client.is_closed() || !self.is_checked && self.started.elapsed() >= 2 * timeout
+    }
 }
 
 /// The program of the process, with its arguments and environment.
@@ -115,6 +126,9 @@ impl ChildServer {
     /// Sets the timeout of one request, and the timeout of the start of the process before it.
     /// Requests that wait for the same start share its time. Default: 2 min. It does not apply to
     /// subscriptions.
+    ///
+    /// A process that has not answered its first request after twice this time is replaced by the
+    /// next request.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
@@ -187,9 +201,9 @@ impl ChildServer {
     async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
         let current = match running.take() {
-            Some(current) if !current.client.is_closed() => current,
-            exited => {
-                *running = exited;
+            Some(current) if !current.is_useless(self.timeout) => current,
+            useless => {
+                *running = useless;
                 self.spawn(&mut running)?
             }
         };
@@ -200,7 +214,8 @@ impl ChildServer {
             return Ok(client);
         }
         let program = self.spec.program.to_string_lossy();
-        match check_version(&program, &client, request).await {
+        current.probes += 1;
+        match check_version(&program, &client, request, current.probes).await {
             Ok(()) => {
                 current.is_checked = true;
                 Ok(client)
@@ -216,17 +231,18 @@ impl ChildServer {
         }
     }
 
-    /// Starts the process, in place of one that has exited or closed a stream.
+    /// Starts the process, in place of one that has exited, closed a stream, or hangs.
     fn spawn(&self, running: &mut Option<Running>) -> Result<Running, TransportError> {
         let program = self.spec.program.to_string_lossy();
-        if let Some(exited) = running.take() {
-            tracing::warn!(
-                target: "mrtr::stdio",
-                %program,
-                "server has exited or closed a stream: restarting it"
-            );
-            // A process that has only closed a stream may still run. It is shut down meanwhile.
-            tokio::spawn(shut_down(exited, DROP_TIMEOUT));
+        if let Some(former) = running.take() {
+            let reason = if former.client.is_closed() {
+                "it has exited or closed a stream"
+            } else {
+                "it does not answer"
+            };
+            tracing::warn!(target: "mrtr::stdio", %program, reason, "restarting the server");
+            // The process may still run. It is shut down meanwhile.
+            tokio::spawn(shut_down(former, DROP_TIMEOUT));
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
             let why = format!("{program} cannot be started: {error}");
@@ -243,7 +259,7 @@ impl ChildServer {
         let stdout = BufReader::new(stdout);
         let client =
             StreamClient::with_max_message(stdout, stdin, self.max_message).timeout(self.timeout);
-        Ok(Running { child, client, is_checked: false })
+        Ok(Running { child, client, is_checked: false, started: Instant::now(), probes: 0 })
     }
 }
 
@@ -283,6 +299,7 @@ async fn check_version(
     program: &str,
     client: &StreamClient,
     request: &Request,
+    probes: u64,
 ) -> Result<(), TransportError> {
     let invalid = |error: &dyn fmt::Display| {
         TransportError::invalid_request(format!("invalid request: {error}"))
@@ -290,7 +307,8 @@ async fn check_version(
     let RequestHead { meta, .. } = RequestHead::from_request(request).map_err(|e| invalid(&e))?;
     let params = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| invalid(&e))?;
     // Ids of calls are numbers or chosen by the caller; this one is answered before they are sent.
-    let id = RequestId::String("probe".to_owned());
+    // It is another one each time: an error for a cancelled request may arrive late.
+    let id = RequestId::String(format!("probe-{probes}"));
     let discover = Request::new(id, method::DISCOVER, Some(params));
     // It may be slow to start, or may have crashed.
     let response = client.send(OutgoingRequest::new(discover)).await.map_err(|error| {
