@@ -40,7 +40,7 @@ pub(super) struct Replay {
     has_new_step: bool,
     /// True if this replay has recorded a decision.
     has_new_decision: bool,
-    /// The packed length of all entries, including those that this replay has removed.
+    /// The packed length of the entries of the journal.
     size: usize,
     /// The number of changes to the entries.
     changes: u64,
@@ -272,7 +272,9 @@ impl Replay {
         self.next = self.next.min(position);
         self.index.clear();
         self.indexed = 0;
-        self.journal.entries.remove(position)
+        let entry = self.journal.entries.remove(position);
+        self.size -= entry.size();
+        entry
     }
 
     fn entry(&self, location: &Location) -> Option<&Entry> {
@@ -325,6 +327,7 @@ impl Replay {
         let is_of = |entry: &Entry| *entry.key == *key && matches!(entry.kind, EntryKind::Step(_));
         let Some(position) = self.journal.entries.iter().rposition(is_of) else { return };
         let Some(entry) = self.journal.entries.get_mut(position) else { return };
+        self.size -= entry.size();
         *entry = Entry { kind: EntryKind::Step(kind), value: value.into(), ..entry.clone() };
         self.size += entry.size();
         self.changes += 1;
@@ -417,6 +420,7 @@ impl Replay {
 
     /// Puts answers that have arrived into the journal, so that they are saved with it.
     pub(super) fn keep_arrived(&mut self) {
+        self.size += self.arrived.iter().map(Entry::size).sum::<usize>();
         self.journal.entries.append(&mut self.arrived);
     }
 
@@ -483,5 +487,29 @@ mod tests {
         let mut replay = Replay::default();
         assert!(matches!(replay.use_key(&key), Ok(Location::Absent(_))));
         assert!(replay.use_key(&key).is_err());
+    }
+
+    /// What the room for a step is computed from.
+    #[test]
+    fn size_is_that_of_the_entries_after_every_change() {
+        let exact = |replay: &Replay, after: &str| {
+            let sizes = replay.journal.entries.iter().map(Entry::size);
+            assert_eq!(replay.size, sizes.sum::<usize>(), "{after}");
+        };
+        let (key, digest) = (Arc::from("a"), QuestionDigest([1; 16]));
+        let pending = PendingInputs::from_iter([(Arc::clone(&key), digest)]);
+        let responses = serde_json::from_str(r#"{"a":{"action":"decline"}}"#).unwrap();
+        let mut replay = Replay::new(Journal::default(), &pending, responses);
+        replay.keep_arrived();
+        exact(&replay, "an answer was kept");
+        let step = StepKind { skippable: false, failed: false };
+        replay.record(&Arc::from("b"), EntryKind::Step(step), "1".to_owned());
+        replay.replace_step("b", step, "longer".to_owned());
+        exact(&replay, "a result was replaced");
+        let location = replay.use_key(&key).unwrap();
+        let rejected = |_: &str| Err::<(), _>(String::new());
+        let found = replay.answer((&key, &location), digest, false, rejected);
+        assert!(matches!(found, Lookup::Unanswered(_)), "{found:?}");
+        exact(&replay, "an answer was removed");
     }
 }
