@@ -9,6 +9,10 @@ use super::store::TaskKey;
 /// The longest body of one token, in bytes. A longer part is sealed as several tokens.
 const CHUNK: usize = 64 * 1024;
 
+/// The time at which parts are opened. They do not expire, and the clocks of replicas may differ, so
+/// it is later than any time of sealing.
+const AT_ANY_TIME: UnixSeconds = UnixSeconds(u64::MAX - 1);
+
 /// Separates the tokens of a part. It does not occur in tokens.
 const SEPARATOR: u8 = b'\n';
 
@@ -37,7 +41,6 @@ pub(crate) struct TaskSeal<'a> {
 impl TaskSeal<'_> {
     pub(crate) fn seal(&self, part: Part<'_>, body: &[u8]) -> Result<Vec<u8>, SealError> {
         let count = body.len().div_ceil(CHUNK).max(1);
-        // Parts have no times: the clocks of replicas may differ.
         let validity = Validity { issued: UnixSeconds(0), expires: UnixSeconds(u64::MAX) };
         let mut sealed = Vec::new();
         for n in 0..count {
@@ -64,7 +67,7 @@ impl TaskSeal<'_> {
         for (n, token) in tokens.iter().enumerate() {
             let token = str::from_utf8(token).map_err(|_| OpenError::UnknownFormat)?;
             let target = target(part, n, tokens.len());
-            let opened = open(self.sealer, token, &self.binding(part, &target), UnixSeconds(0))?;
+            let opened = open(self.sealer, token, &self.binding(part, &target), AT_ANY_TIME)?;
             body.extend_from_slice(opened.body());
         }
         Ok(body)
@@ -124,5 +127,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Earlier commits sealed parts with the time of their replica.
+    #[test]
+    fn part_with_a_time_opens() {
+        let ring = KeyRing::ephemeral().unwrap();
+        let task = TaskSeal { sealer: &ring, service: "tasks of test", key: TaskKey::of("one") };
+        let target = target(Part::Entry(0), 0, 1);
+        let issued = UnixSeconds(1_800_000_000);
+        let validity = Validity { issued, expires: UnixSeconds(u64::MAX) };
+        let binding = task.binding(Part::Entry(0), &target);
+        let sealed = seal(&ring, &binding, validity, b"a").unwrap();
+        assert_eq!(task.open(Part::Entry(0), sealed.as_bytes()), Ok(b"a".to_vec()));
     }
 }
