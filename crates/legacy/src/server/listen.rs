@@ -8,10 +8,10 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use mrtr_schema::json::{ObjectWriter, read_pairs};
-use mrtr_schema::jsonrpc::{Notification, Params, Request, RequestId, Response};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response, code};
 use mrtr_schema::subscription::{ListenParams, SubscriptionFilter, name};
 use mrtr_schema::{RawJson, method};
-use mrtr_transport::{NotificationReceiver, NotificationSender, RequestHandler};
+use mrtr_transport::{NotificationReceiver, NotificationSender, RequestHandler, retry_after};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -20,8 +20,12 @@ use super::context::{self, Context};
 use super::gateway::Gateway;
 use super::session::Session;
 
-/// The pause before a subscription that was refused is requested again.
-const RETRY: Duration = Duration::from_secs(10);
+/// The pause before a subscription that was refused is requested again, unless the error states
+/// one. It doubles with each refusal.
+const MIN_PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 
 /// Sends the changes of the server until it ends the subscription, or the receiver is dropped.
 pub(crate) async fn listen<H: RequestHandler>(
@@ -37,21 +41,25 @@ pub(crate) async fn listen<H: RequestHandler>(
     let mut current = None;
     // It replaces the current one when it is acknowledged, so that no change is missed.
     let mut coming = Some(start(&mut uris));
-    let mut retry_at = None;
+    let mut retry = Retry::default();
     loop {
         tokio::select! {
             biased;
             () = changes.closed() => return,
             first = next_of(&mut coming) => {
-                let is_refused = coming.as_ref().is_some_and(|coming| coming.is_refused);
-                let former = match first {
-                    Some(_) => std::mem::replace(&mut current, coming.take()),
-                    None if is_refused => {
-                        (coming, retry_at) = (None, Some(Instant::now() + RETRY));
-                        None
+                if first.is_none() {
+                    let refusal = coming.take().and_then(|coming| coming.refusal);
+                    match refusal {
+                        Some(error) if is_permanent(&error) && current.is_some() => {
+                            tracing::warn!(target: "mrtr::legacy", %error, "subscription refused");
+                        }
+                        Some(error) if !is_permanent(&error) => retry.schedule(&error),
+                        _ => return,
                     }
-                    None => return,
-                };
+                    continue;
+                }
+                retry = Retry::default();
+                let former = std::mem::replace(&mut current, coming.take());
                 let Some(mut former) = former else { continue };
                 while let Some(notification) = former.notifications.close_and_recv() {
                     if !forward(changes, notification).await {
@@ -71,13 +79,41 @@ pub(crate) async fn listen<H: RequestHandler>(
                 if is_open.is_err() {
                     return;
                 }
-                (coming, retry_at) = (Some(start(&mut uris)), None);
+                (coming, retry.at) = (Some(start(&mut uris)), None);
             }
-            () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
-                (coming, retry_at) = (Some(start(&mut uris)), None);
+            () = sleep_until(retry.at.unwrap_or_else(Instant::now)), if retry.at.is_some() => {
+                (coming, retry.at) = (Some(start(&mut uris)), None);
             }
         }
     }
+}
+
+/// When a subscription that was refused is requested again.
+#[derive(Default)]
+struct Retry {
+    at: Option<Instant>,
+    /// The last pause; `None` before the first refusal since a subscription was acknowledged.
+    pause: Option<Duration>,
+}
+
+impl Retry {
+    fn schedule(&mut self, error: &ErrorObject) {
+        if self.pause.is_none() {
+            tracing::warn!(
+                target: "mrtr::legacy",
+                %error,
+                "subscription refused: it is requested again until it is accepted"
+            );
+        }
+        let next = self.pause.map_or(MIN_PAUSE, |pause| MAX_PAUSE.min(pause * 2));
+        let pause = retry_after(error).map_or(next, |stated| stated.clamp(MIN_PAUSE, MAX_PAUSE));
+        (self.at, self.pause) = (Some(Instant::now() + pause), Some(pause));
+    }
+}
+
+/// Returns true if the same request will be refused again.
+fn is_permanent(error: &ErrorObject) -> bool {
+    matches!(error.code, code::INVALID_REQUEST | code::INVALID_PARAMS | code::METHOD_NOT_FOUND)
 }
 
 /// Waits for the next notification; `None` if the subscription has ended.
@@ -99,8 +135,8 @@ struct Subscription {
     /// `None` once it is there.
     response: Option<Pin<Box<dyn Future<Output = Response<RawJson>> + Send>>>,
     notifications: NotificationReceiver,
-    /// True if the response is an error.
-    is_refused: bool,
+    /// The response, if it is an error.
+    refusal: Option<ErrorObject>,
 }
 
 impl Subscription {
@@ -119,17 +155,14 @@ impl Subscription {
         let (sender, notifications) = NotificationSender::channel();
         incoming.notifications = sender;
         let response = Box::pin(Arc::clone(&gateway.handler).handle(incoming));
-        Self { response: Some(response), notifications, is_refused: false }
+        Self { response: Some(response), notifications, refusal: None }
     }
 
     fn poll_response(&mut self, cx: &mut std::task::Context<'_>) -> Poll<()> {
         if let Some(response) = &mut self.response {
             let outcome = ready!(response.as_mut().poll(cx)).outcome;
             self.response = None;
-            if let Err(error) = outcome {
-                tracing::warn!(target: "mrtr::legacy", %error, "a subscription was refused");
-                self.is_refused = true;
-            }
+            self.refusal = outcome.err();
         }
         Poll::Ready(())
     }
@@ -169,12 +202,10 @@ fn without_meta(notification: Notification) -> Notification {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use mrtr_codec::KeyRing;
     use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
-    use mrtr_schema::jsonrpc::ErrorObject;
-    use mrtr_transport::IncomingRequest;
+    use mrtr_transport::{IncomingRequest, too_many_requests};
     use serde_json::json;
 
     use super::*;
@@ -192,17 +223,29 @@ mod tests {
         }
     }
 
-    /// Refuses the second subscription.
-    #[derive(Default)]
+    /// Refuses all subscriptions but the first and the one after `refusals` others.
     struct Moody {
-        requests: AtomicUsize,
+        error: ErrorObject,
+        refusals: usize,
+        requests: Mutex<Vec<Instant>>,
         open: Mutex<Vec<NotificationSender>>,
+    }
+
+    impl Moody {
+        fn new(error: ErrorObject, refusals: usize) -> Self {
+            Self { error, refusals, requests: Mutex::default(), open: Mutex::default() }
+        }
     }
 
     impl RequestHandler for Moody {
         async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
-            if self.requests.fetch_add(1, Ordering::Relaxed) == 1 {
-                return Response::error(Some(incoming.request.id), ErrorObject::internal("no"));
+            let number = {
+                let mut requests = self.requests.lock().unwrap();
+                requests.push(Instant::now());
+                requests.len()
+            };
+            if number > 1 && number - 1 <= self.refusals {
+                return Response::error(Some(incoming.request.id), self.error.clone());
             }
             let acknowledged = Notification::from_raw(name::ACKNOWLEDGED, None);
             assert!(incoming.notifications.try_send(acknowledged));
@@ -232,31 +275,59 @@ mod tests {
         assert!(subscription.next().await.is_none());
     }
 
-    /// Such as by a rate limit. Changes of what was subscribed to before still arrive.
-    #[tokio::test(start_paused = true)]
-    async fn refused_subscription_is_requested_again() {
-        let (gateway, session) = gateway(Moody::default());
+    /// Changes the subscription of a session after 1 s. Returns the times in seconds at which
+    /// subscriptions were requested until `end`. Changes of the first subscription arrive also
+    /// while the second is refused, and those of the second once it is accepted.
+    async fn requests_until(end: Duration, error: ErrorObject, refusals: usize) -> Vec<u64> {
+        let begun = Instant::now();
+        let (gateway, session) = gateway(Moody::new(error, refusals));
         let context = Context::default();
         let (sender, mut changes) = mpsc::channel::<Notification>(8);
-        let send = |n: usize, method: &'static str| {
-            let open = gateway.handler.open.lock().unwrap();
-            assert!(open[n].try_send(Notification::from_raw(method, None)));
-        };
         let client = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert!(session.change(Change::Subscribe("a:1".to_owned())));
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            send(0, "x");
-            assert_eq!(changes.recv().await.unwrap().method, "x");
-            tokio::time::sleep(RETRY).await;
-            send(1, "y");
-            assert_eq!(changes.recv().await.unwrap().method, "y");
+            for time in [begun + Duration::from_secs(2), begun + end] {
+                sleep_until(time).await;
+                let open = gateway.handler.open.lock().unwrap().last().unwrap().clone();
+                assert!(open.try_send(Notification::from_raw("x", None)));
+                assert_eq!(changes.recv().await.unwrap().method, "x");
+            }
         };
         tokio::select! {
             () = listen(&gateway, &session, &context, &sender) => panic!("it has ended"),
             () = client => {}
         }
-        assert_eq!(gateway.handler.requests.load(Ordering::Relaxed), 3);
+        let requests = gateway.handler.requests.lock().unwrap();
+        requests.iter().map(|time| time.duration_since(begun).as_secs()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_subscription_is_requested_again_with_growing_pauses() {
+        let hour = Duration::from_hours(1);
+        let broken = ErrorObject::internal("no");
+        assert_eq!(requests_until(hour, broken.clone(), 3).await, [0, 1, 11, 31, 71]);
+        let without_end = requests_until(hour, broken, usize::MAX).await;
+        assert_eq!(without_end[..7], [0, 1, 11, 31, 71, 151, 311]);
+        assert_eq!(without_end.len(), 17, "then one per 5 min: {without_end:?}");
+        let limited = too_many_requests(Duration::from_mins(1));
+        assert_eq!(requests_until(hour, limited, 2).await, [0, 1, 61, 121]);
+        let wrong = ErrorObject::invalid_params("no");
+        assert_eq!(requests_until(hour, wrong, usize::MAX).await, [0, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn listening_ends_if_the_first_subscription_cannot_succeed() {
+        struct Refusing;
+
+        impl RequestHandler for Refusing {
+            async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+                Response::error(Some(incoming.request.id), ErrorObject::invalid_params("no"))
+            }
+        }
+
+        let (gateway, session) = gateway(Refusing);
+        let (sender, _changes) = mpsc::channel::<Notification>(8);
+        listen(&gateway, &session, &Context::default(), &sender).await;
     }
 
     #[test]

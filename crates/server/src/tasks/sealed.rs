@@ -9,7 +9,7 @@ use super::store::TaskKey;
 /// The longest body of one token, in bytes. A longer part is sealed as several tokens.
 const CHUNK: usize = 64 * 1024;
 
-/// The time at which parts are opened. They do not expire, and the clocks of replicas may differ, so
+/// The time at which parts are opened. They do not expire, and the clocks of replicas may differ:
 /// it is later than any time of sealing.
 const AT_ANY_TIME: UnixSeconds = UnixSeconds(u64::MAX - 1);
 
