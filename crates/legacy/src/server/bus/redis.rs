@@ -1,14 +1,15 @@
 //! A bus in Redis.
 
 use std::fmt;
+use std::sync::{Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo as _, RedisResult, cmd};
-use tokio::sync::Mutex;
+use redis::{Client, IntoConnectionInfo as _, RedisResult, Value, cmd};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
 use super::{BusError, ReplicaBus};
@@ -27,14 +28,25 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Redis keeps no messages: what is published while the connection of a replica is broken does not
 /// reach it. Broken connections are restored within about 25 s.
 ///
-/// A server that becomes a replica in a failover must close its connections, as Redis Sentinel
-/// makes it do: Redis publishes on a replica without an error, and only to the subscribers there.
+/// After a failover, the old server may keep its connections. What is published there does not
+/// reach the subscribers of the new one, so every message is sent with `ROLE`: if the server has
+/// become a replica, the message is published again on a new connection. Without the permission for
+/// `ROLE`, the old server must close its connections, as Redis Sentinel makes it do.
 pub struct RedisBus {
     client: Client,
-    publisher: ConnectionManager,
+    publisher: SyncMutex<Publisher>,
     channel: String,
     /// `None` while the connection is broken.
     subscription: Mutex<Option<PubSub>>,
+    /// Notified when the server has become a replica.
+    moved: Notify,
+}
+
+/// The connection for `PUBLISH`, and how often it was replaced.
+#[derive(Clone)]
+struct Publisher {
+    connection: ConnectionManager,
+    replaced: u64,
 }
 
 impl RedisBus {
@@ -55,16 +67,58 @@ impl RedisBus {
         let settings = settings.set_user_timeout(Duration::from_secs(10));
         let info = url.into_connection_info().map_err(BusError::new)?.set_tcp_settings(settings);
         let client = Client::open(info).map_err(BusError::new)?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT))
-            .set_number_of_retries(1);
-        let publisher = client.get_connection_manager_with_config(config).await;
-        let publisher = publisher.map_err(BusError::new)?;
+        let connection = client.get_connection_manager_with_config(config()).await;
+        let connection = connection.map_err(BusError::new)?;
         let channel = channel.into();
         let subscription = subscribe(&client, &channel).await?;
-        Ok(Self { client, publisher, channel, subscription: Mutex::new(Some(subscription)) })
+        Ok(Self {
+            client,
+            publisher: SyncMutex::new(Publisher { connection, replaced: 0 }),
+            channel,
+            subscription: Mutex::new(Some(subscription)),
+            moved: Notify::new(),
+        })
     }
+
+    /// Publishes a message. Returns false if the server is a replica; then the connection is
+    /// replaced, since the address leads to the new primary sooner or later.
+    async fn publish_at_primary(&self, message: &str) -> Result<bool, BusError> {
+        let Publisher { mut connection, replaced } = self.publisher().clone();
+        let mut connection_for_role = connection.clone();
+        let (mut publish, role) = (cmd("PUBLISH"), cmd("ROLE"));
+        publish.arg(&self.channel).arg(message);
+        // Both are written at once.
+        let (sent, role) = tokio::join!(
+            publish.query_async::<()>(&mut connection),
+            role.query_async::<Vec<Value>>(&mut connection_for_role),
+        );
+        sent.map_err(BusError::new)?;
+        // Where the command is forbidden, the role is unknown.
+        if !role.is_ok_and(|role| role.first() == Some(&Value::BulkString(b"slave".to_vec()))) {
+            return Ok(true);
+        }
+        let mut publisher = self.publisher();
+        // Another message may have found out at the same time.
+        if publisher.replaced == replaced {
+            tracing::warn!(target: "mrtr::legacy", "Redis is a replica: connecting again");
+            let connection = self.client.get_connection_manager_lazy(config());
+            let connection = connection.map_err(BusError::new)?;
+            *publisher = Publisher { connection, replaced: replaced + 1 };
+            self.moved.notify_one();
+        }
+        Ok(false)
+    }
+
+    fn publisher(&self) -> MutexGuard<'_, Publisher> {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn config() -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new()
+        .set_connection_timeout(Some(TIMEOUT))
+        .set_response_timeout(Some(TIMEOUT))
+        .set_number_of_retries(1)
 }
 
 async fn subscribe(client: &Client, channel: &str) -> Result<PubSub, BusError> {
@@ -89,18 +143,23 @@ async fn next(subscription: &mut PubSub) -> Option<String> {
 
 impl ReplicaBus for RedisBus {
     async fn publish(&self, message: String) -> Result<(), BusError> {
-        let mut publish = cmd("PUBLISH");
-        publish.arg(&self.channel).arg(message);
-        publish.query_async(&mut self.publisher.clone()).await.map_err(BusError::new)
+        if self.publish_at_primary(&message).await? || self.publish_at_primary(&message).await? {
+            return Ok(());
+        }
+        Err(BusError::new("Redis is a replica"))
     }
 
     async fn receive(&self) -> String {
         let mut subscription = self.subscription.lock().await;
         loop {
-            if let Some(open) = subscription.as_mut()
-                && let Some(message) = next(open).await
-            {
-                return message;
+            if let Some(open) = subscription.as_mut() {
+                let message = tokio::select! {
+                    message = next(open) => message,
+                    () = self.moved.notified() => None,
+                };
+                if let Some(message) = message {
+                    return message;
+                }
             }
             *subscription = match subscribe(&self.client, &self.channel).await {
                 Ok(open) => Some(open),
