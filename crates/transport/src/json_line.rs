@@ -8,8 +8,17 @@ use mrtr_schema::RawJson;
 /// emit any, so the common case is a search and no copy.
 pub(crate) fn one_line(json: RawJson) -> String {
     let mut text = String::from(json);
-    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
-        text.retain(|c| !matches!(c, '\n' | '\r'));
-    }
+    remove_line_breaks(&mut text, 0);
     text
+}
+
+/// Removes the line breaks of a text from `start` on.
+pub(crate) fn remove_line_breaks(text: &mut String, start: usize) {
+    let is_break = |c: char| matches!(c, '\n' | '\r');
+    let tail = text.get(start..).unwrap_or_default();
+    if memchr::memchr2(b'\n', b'\r', tail.as_bytes()).is_some() {
+        let tail = tail.replace(is_break, "");
+        text.truncate(start);
+        text.push_str(&tail);
+    }
 }

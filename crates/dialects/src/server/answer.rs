@@ -87,9 +87,9 @@ impl Answer {
     /// Writes the answer as events.
     fn push(self, events: &mut String) {
         match self {
-            Self::Json(message) | Self::Session(message, _) => push_event(events, message),
+            Self::Json(message) | Self::Session(message, _) => push_event(events, &message),
             Self::Error { id, error, .. } => {
-                push_event(events, jsonrpc::Response::<RawJson>::error(id, error).to_json());
+                push_event(events, &jsonrpc::Response::<RawJson>::error(id, error).to_json());
             }
             Self::Events(all) => events.push_str(&all),
             Self::Accepted => {}
@@ -121,7 +121,7 @@ pub(crate) async fn respond(
         Ok(answer) => {
             let mut events = String::new();
             while let Some(next) = notifications.close_and_recv() {
-                push_event(&mut events, next.to_json());
+                push_event(&mut events, &next.to_json());
             }
             if events.is_empty() {
                 return answer.into_response();
@@ -131,7 +131,7 @@ pub(crate) async fn respond(
         }
         Err(first) => {
             let mut events = String::new();
-            push_event(&mut events, first.to_json());
+            push_event(&mut events, &first.to_json());
             event_stream(Stream { ready: Some(events), running: Some((answering, notifications)) })
         }
     }
@@ -161,12 +161,12 @@ impl EventSource for Stream {
         };
         let mut events = String::new();
         if let Poll::Ready(next) = notifications.poll_recv(cx) {
-            push_event(&mut events, next.to_json());
+            push_event(&mut events, &next.to_json());
             return Poll::Ready(Some(events));
         }
         let Poll::Ready(answer) = answering.as_mut().poll(cx) else { return Poll::Pending };
         while let Some(next) = notifications.close_and_recv() {
-            push_event(&mut events, next.to_json());
+            push_event(&mut events, &next.to_json());
         }
         answer.push(&mut events);
         self.running = None;

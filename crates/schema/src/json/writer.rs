@@ -78,7 +78,11 @@ impl ObjectWriter {
 
     /// Begins a JSON-RPC message, with room for `capacity` bytes.
     pub fn message(capacity: usize) -> Self {
-        let mut text = String::with_capacity(capacity.max(MESSAGE.len()));
+        Self::message_after(String::with_capacity(capacity.max(MESSAGE.len())))
+    }
+
+    /// Begins a JSON-RPC message at the end of `text`.
+    pub(crate) fn message_after(mut text: String) -> Self {
         text.push_str(MESSAGE);
         Self { text }
     }
@@ -176,9 +180,14 @@ impl ObjectWriter {
     }
 
     /// Ends the object and returns it.
-    pub fn end(mut self) -> RawJson {
+    pub fn end(self) -> RawJson {
+        RawJson(self.end_text())
+    }
+
+    /// Ends the object and returns the text, which may begin with other text.
+    pub(crate) fn end_text(mut self) -> String {
         self.text.push('}');
-        RawJson(self.text)
+        self.text
     }
 }
 

@@ -97,12 +97,23 @@ impl Notification {
 
     /// Writes the message. Faster than `serde_json`, which would parse the raw parameters again.
     pub fn to_json(&self) -> RawJson {
-        let params = self.params.as_deref().map(RawValue::get);
-        let length = self.method.len() + params.map_or(0, str::len);
-        let object = ObjectWriter::message(ENVELOPE + length).string("method", &self.method);
-        match params {
-            Some(params) => object.raw_str("params", params).end(),
-            None => object.end(),
+        let params = self.params.as_deref().map_or(0, |params| params.get().len());
+        self.write(ObjectWriter::message(ENVELOPE + self.method.len() + params)).end()
+    }
+
+    /// Appends the message to `text`.
+    ///
+    /// For the workspace's own crates. Not covered by semantic versioning.
+    #[doc(hidden)]
+    pub fn append_to(&self, text: &mut String) {
+        *text = self.write(ObjectWriter::message_after(std::mem::take(text))).end_text();
+    }
+
+    fn write(&self, message: ObjectWriter) -> ObjectWriter {
+        let message = message.string("method", &self.method);
+        match &self.params {
+            Some(params) => message.raw_str("params", params.get()),
+            None => message,
         }
     }
 }
@@ -126,6 +137,9 @@ mod tests {
         for notification in [with, without] {
             let expected = serde_json::to_string(&notification).unwrap();
             assert_eq!(notification.to_json().as_str(), expected);
+            let mut text = "{".to_owned();
+            notification.append_to(&mut text);
+            assert_eq!(text, format!("{{{expected}"));
         }
     }
 }

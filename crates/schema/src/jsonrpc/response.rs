@@ -27,7 +27,18 @@ impl Response<RawJson> {
     /// Writes the message. Faster than `serde_json`, which would parse the raw result again.
     pub fn to_json(&self) -> RawJson {
         let length = self.outcome.as_ref().map_or(0, |result| result.as_str().len());
-        let mut object = ObjectWriter::message(ENVELOPE + length);
+        self.write(ObjectWriter::message(ENVELOPE + length)).end()
+    }
+
+    /// Appends the message to `text`.
+    ///
+    /// For the workspace's own crates. Not covered by semantic versioning.
+    #[doc(hidden)]
+    pub fn append_to(&self, text: &mut String) {
+        *text = self.write(ObjectWriter::message_after(std::mem::take(text))).end_text();
+    }
+
+    fn write(&self, mut object: ObjectWriter) -> ObjectWriter {
         match &self.id {
             Some(RequestId::Number(id)) => object = object.number("id", *id),
             Some(RequestId::String(id)) => object = object.string("id", id),
@@ -42,7 +53,7 @@ impl Response<RawJson> {
                 }
             }
         }
-        object.end()
+        object
     }
 }
 
@@ -78,6 +89,9 @@ mod tests {
                 let response = Response { id: id.clone(), outcome };
                 let expected = serde_json::to_string(&response).unwrap();
                 assert_eq!(response.to_json().as_str(), expected);
+                let mut text = "data: ".to_owned();
+                response.append_to(&mut text);
+                assert_eq!(text, format!("data: {expected}"));
             }
         }
     }

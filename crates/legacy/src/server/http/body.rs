@@ -84,7 +84,7 @@ impl<H: RequestHandler> EventSource for CallEvents<H> {
             self.state = state;
         }
         match message {
-            Some(message) => push_event(&mut events, message),
+            Some(message) => push_event(&mut events, &message),
             None => events.push_str("data: \n\n"),
         }
         Poll::Ready(Some(events))

@@ -124,7 +124,7 @@ impl EventSource for Changes {
         let next = ready!(self.0.poll_recv(cx));
         Poll::Ready(next.map(|notification| {
             let mut event = String::new();
-            push_event(&mut event, notification.to_json());
+            push_event(&mut event, &notification.to_json());
             event
         }))
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mrtr_schema::RawJson;
 use tokio::time::{Sleep, sleep};
 
-use crate::json_line::one_line;
+use crate::json_line::remove_line_breaks;
 
 /// The interval of comments on a stream without events. It is shorter than the idle timeouts of
 /// common proxies (60 s), so that none of them closes the stream.
@@ -27,11 +27,17 @@ pub trait EventSource: Send + Unpin + 'static {
 }
 
 /// Appends an event with `message` as its data. An id or a delay may stand before it.
-pub fn push_event(events: &mut String, message: RawJson) {
-    let message = one_line(message);
-    events.reserve(message.len() + 8);
+pub fn push_event(events: &mut String, message: &RawJson) {
+    events.reserve(message.as_str().len() + 8);
+    write_event(events, |events| events.push_str(message.as_str()));
+}
+
+/// Appends an event whose data is what `write` appends: JSON text.
+pub(super) fn write_event(events: &mut String, write: impl FnOnce(&mut String)) {
     events.push_str("data: ");
-    events.push_str(&message);
+    let start = events.len();
+    write(events);
+    remove_line_breaks(events, start);
     events.push_str("\n\n");
 }
 
@@ -64,5 +70,19 @@ impl EventStream<dyn EventSource> {
 
     pub(super) fn is_done(&self) -> bool {
         self.source.is_done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_with_line_breaks_is_one_line_of_its_event() {
+        let message = RawJson::from(serde_json::from_str::<Box<_>>("[1,\r\n2]").unwrap());
+        let mut events = "id: 1\n".to_owned();
+        push_event(&mut events, &message);
+        push_event(&mut events, &message);
+        assert_eq!(events, "id: 1\ndata: [1,2]\n\ndata: [1,2]\n\n");
     }
 }

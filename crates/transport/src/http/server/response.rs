@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use mrtr_schema::jsonrpc::ErrorObject;
 
-use super::event_stream::{EventSource, EventStream, push_event};
+use super::event_stream::{EventSource, EventStream, write_event};
 use crate::headers;
 use crate::response_parts::{Part, RawResponse, ResponseParts};
 
@@ -21,7 +21,7 @@ use crate::response_parts::{Part, RawResponse, ResponseParts};
 const MAX_COLLECTED_EVENTS: usize = 4 << 10;
 
 /// Initial capacity in bytes for the events of one frame.
-const TYPICAL_EVENTS: usize = 512;
+const TYPICAL_EVENTS: usize = 1 << 10;
 
 /// Waits for the response or the first notification, and answers with JSON or an event stream. The
 /// request's permit is released when the response is complete, or the stream ends.
@@ -51,8 +51,8 @@ fn available_events(parts: &mut ResponseParts, first: Part) -> String {
     let mut next = Some(first);
     while let Some(part) = next {
         match part {
-            Part::Notification(notification) => push_event(&mut events, notification.to_json()),
-            Part::Response(response) => push_event(&mut events, response.to_json()),
+            Part::Notification(next) => write_event(&mut events, |text| next.append_to(text)),
+            Part::Response(last) => write_event(&mut events, |text| last.append_to(text)),
         }
         next = if events.len() < MAX_COLLECTED_EVENTS { parts.next_ready() } else { None };
     }
