@@ -161,7 +161,7 @@ impl<'a> Schemas<'a> {
                 Value::Object(map) if MAPS.contains(&name) => {
                     let mut schemas = Object::new();
                     for (name, schema) in map {
-                        if key == "properties" && hidden.contains(name.as_str()) {
+                        if key == "properties" && is_hidden(name) {
                             continue;
                         }
                         self.count(name.len() + 4)?;
@@ -189,8 +189,8 @@ impl<'a> Schemas<'a> {
         self.copy(&Value::String(format!("#/$defs/{name}")))
     }
 
-    /// Returns the names of properties that go only the other way. If names are required, also
-    /// those of its parts and of the schema that it refers to.
+    /// Returns the names of properties that go only the other way. If the schema has parts or
+    /// requires names, also those of its parts and of the schema that it refers to.
     fn hidden<'s>(&self, schema: &'s Object, level: usize, visits: &mut usize) -> HashSet<&'s str>
     where
         'a: 's,
@@ -206,7 +206,7 @@ impl<'a> Schemas<'a> {
                 .filter(|(_, schema)| is_hidden(schema) || is_hidden(resolved(schema)));
             names.extend(hidden.map(|(name, _)| name.as_str()));
         }
-        if level == MAX_ALL_OF || level == 0 && !requires(schema) {
+        if level == MAX_ALL_OF || level == 0 && !combines(schema) {
             return names;
         }
         let target = schema.get("$ref").and_then(Value::as_str);
@@ -266,9 +266,10 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Returns true if a schema, or a part of it, requires properties.
-fn requires(schema: &Object) -> bool {
-    schema.contains_key("required") || parts_of(schema).filter_map(Value::as_object).any(requires)
+/// Returns true if a schema has parts or requires properties, so that what one part declares
+/// concerns another.
+fn combines(schema: &Object) -> bool {
+    schema.contains_key("required") || schema.contains_key("allOf")
 }
 
 /// Returns the parts of a schema in `allOf`.

@@ -110,6 +110,14 @@ async fn properties_of_responses_are_left_out() {
         ] });
         assert_eq!(schema["properties"]["body"], body);
     }
+    // Also without `required`, and however the other part declares it.
+    let apart = json!({ "allOf": [
+        { "properties": { "id": { "readOnly": true } } },
+        { "properties": { "id": { "type": "integer" }, "name": {} } },
+    ] });
+    let schema = schema_of("3.1.0", apart, json!({})).await;
+    let body = json!({ "allOf": [{ "properties": {} }, { "properties": { "name": {} } }] });
+    assert_eq!(schema["properties"]["body"], body);
     let pet = json!({ "Id": { "properties": { "id": { "readOnly": true } } } });
     let referring = json!({ "$ref": "#/components/schemas/Id", "required": ["id", "name"] });
     let schema = schema_of("3.1.0", referring, pet).await;
