@@ -1,5 +1,7 @@
 //! Conversions between typed values and JSON text, with the client's errors.
 
+use std::fmt::Display;
+
 use mrtr_schema::peer_text::truncate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,7 +31,7 @@ pub(crate) fn decode_result<R: DeserializeOwned>(
 }
 
 /// Returns the error for a message of the server that cannot be read.
-pub(crate) fn malformed(what: &str, error: &serde_json::Error) -> CallError {
+pub(crate) fn malformed(what: &str, error: &impl Display) -> CallError {
     // It may quote the server's text.
     let why = error.to_string();
     CallError::protocol(format!("malformed {what}: {}", truncate(&why)))

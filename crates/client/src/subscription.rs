@@ -280,7 +280,7 @@ fn validate_end(result: &RawValue) -> Result<(), CallError> {
 
 /// Decodes a notification, or returns `None` if it does not concern subscriptions.
 fn decode(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallError> {
-    let malformed = |e| CallError::protocol(format!("malformed {}: {e}", notification.method));
+    let malformed = |error| malformed(&notification.method, &error);
     Ok(Some(match notification.method.as_str() {
         name::TOOLS => SubscriptionEvent::ToolsListChanged,
         name::PROMPTS => SubscriptionEvent::PromptsListChanged,

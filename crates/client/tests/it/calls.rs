@@ -217,6 +217,20 @@ async fn subscription_ignores_malformed_and_unknown_notifications() {
     );
 }
 
+/// The error does not repeat a long text of the server.
+#[tokio::test]
+async fn malformed_event_is_an_error_of_the_subscription() {
+    let server = ScriptedServer::new(|_| {
+        let params = json!({ "notifications": "x".repeat(100_000) });
+        let method = "notifications/subscriptions/acknowledged";
+        Reply::Notifications(vec![Notification::new(method, &params).unwrap()])
+    });
+    let mut subscription = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+    let error = subscription.next().await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("malformed notifications/subscriptions/acknowledged"), "{error}");
+    assert!(error.len() < 1_000, "{} bytes", error.len());
+}
+
 #[tokio::test]
 async fn unsafe_icons_are_removed() {
     let icons = [
