@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use mrtr_middleware::audit::{Audit, AuditOutcome, AuditRecord};
+use mrtr_schema::jsonrpc::Params;
 use mrtr_server::middleware::from_fn;
 use mrtr_server::{Context, Error, Result, Tool};
 use mrtr_testkit::LogLines;
 use serde_json::json;
+use serde_json::value::RawValue;
 
-use crate::support::{Name, answer, ask, call, principal, server};
+use crate::support::{Name, answer, ask, call, principal, send_raw, server};
 
 #[derive(Clone, Default)]
 struct Records(Arc<Mutex<Vec<AuditRecord>>>);
@@ -105,6 +107,24 @@ async fn only_named_arguments_are_recorded_and_long_ones_are_cut() {
     call(&server, None, "t", json!({ "arguments": arguments })).await.unwrap();
     let recorded = records.take().remove(0).arguments;
     assert_eq!(json!(recorded), json!({ "to": ["a", 1], "note": "[too long]" }));
+}
+
+/// Otherwise a caller could hide an argument by spaces between its tokens.
+#[tokio::test]
+async fn padded_arguments_are_recorded() {
+    let records = Records::default();
+    let tool = Tool::new("t", "", async |_: Context| "x").layer(records.layer().arguments(["to"]));
+    let server = server(|server| server.tool(tool));
+    let padding = " ".repeat(2_000);
+    let params = format!(
+        r#"{{"name":"t","arguments":{{"to":[{padding}"mallory"]}},"_meta":{{
+            "io.modelcontextprotocol/protocolVersion":"2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities":{{}}}}}}"#
+    );
+    let params: Box<RawValue> = serde_json::from_str(&params).unwrap();
+    send_raw(&server, None, "tools/call", Params::new(&params).unwrap()).await.unwrap();
+    let recorded = records.take().remove(0).arguments;
+    assert_eq!(json!(recorded), json!({ "to": ["mallory"] }));
 }
 
 /// The member name makes a JSON library fail where it builds a tree.

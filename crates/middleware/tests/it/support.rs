@@ -57,11 +57,20 @@ async fn send_as(
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
     });
+    send_raw(server, caller, method, Params::new(&params).unwrap()).await
+}
+
+/// Sends a request whose parameters are complete, as they are written.
+pub(crate) async fn send_raw(
+    server: &Server,
+    caller: Option<&str>,
+    method: &str,
+    params: Params,
+) -> std::result::Result<Value, ErrorObject> {
     let mut transport = InProcess::new(server.clone());
     if let Some(subject) = caller {
         transport = transport.with_extension(principal(subject));
     }
-    let params = Params::new(&params).unwrap();
     let request = Request::new(RequestId::Number(1), method, Some(params));
     let response = transport.send(OutgoingRequest::new(request)).await.unwrap();
     response.outcome.map(|result| serde_json::from_str(result.get()).unwrap())

@@ -144,7 +144,8 @@ async fn headers_of_the_protocol_are_not_for_the_model() {
     let operation = json!({
         "operationId": "op",
         "parameters": [header("Host"), header("Authorization"), header("cookie"),
-            header("Idempotency-Key"), header("X-HTTP-Method-Override"), header("x-trace"), header("X-Trace")],
+            header("Idempotency-Key"), header("X-HTTP-Method-Override"), header("x-trace"), header("X-Trace"),
+            header("X-Forwarded-For"), header("x-real-ip"), header("Content-Encoding"), header("Origin")],
     });
     let (client, _) = client(tool_of("get", "/things", operation, &api), agreed());
     let tool = client.list_tools().await.unwrap().remove(0);
