@@ -85,19 +85,25 @@ impl ResourceMetadata {
         parse(document)
     }
 
-    /// Returns the issuers of the tokens, in the order of the document.
+    /// Returns the issuers of the tokens, in the order of the document. Which of them to use is for
+    /// the client to decide, so those that are not valid are left out.
     ///
     /// # Errors
     ///
-    /// If there are none, or one is not a valid issuer.
+    /// If there are none, or none is a valid issuer.
     pub fn issuers(&self) -> Result<Vec<Issuer>, MetadataError> {
-        let issuers: Result<Vec<_>, _> =
-            self.authorization_servers.iter().map(Issuer::new).collect();
-        let issuers = issuers?;
-        if issuers.is_empty() {
-            return Err(MetadataError::NoAuthorizationServer);
+        let (mut issuers, mut first_error) = (Vec::new(), None);
+        for issuer in self.authorization_servers.iter().map(Issuer::new) {
+            match issuer {
+                Ok(issuer) => issuers.push(issuer),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
         }
-        Ok(issuers)
+        match first_error {
+            _ if !issuers.is_empty() => Ok(issuers),
+            Some(error) => Err(error.into()),
+            None => Err(MetadataError::NoAuthorizationServer),
+        }
     }
 }
 

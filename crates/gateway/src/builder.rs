@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_client::{Client, Transport};
+use mrtr_schema::tool::is_valid_name;
 use mrtr_server::{BuildError, FeatureGroup, Prompt, Resource, ServerBuilder, Tool};
 use tokio::sync::Notify;
 
@@ -82,8 +83,8 @@ impl<T: Transport> GatewayBuilder<T> {
     ///
     /// # Errors
     ///
-    /// As for [`ServerBuilder::build`], and [`BuildError::Duplicate`] if two upstreams have the
-    /// same prefix.
+    /// As for [`ServerBuilder::build`], [`BuildError::Duplicate`] if two upstreams have the same
+    /// prefix, and [`BuildError::ToolName`] if the name of a tool cannot begin with a prefix.
     pub fn build(self, server: ServerBuilder) -> Result<Gateway<T>, BuildError> {
         let mut server = server.updatable::<Tool>().updatable::<Prompt>().updatable::<Resource>();
         let changes = server.change_notifier();
@@ -92,6 +93,11 @@ impl<T: Transport> GatewayBuilder<T> {
             if prefixes.iter().take(at).any(|other| other == prefix) {
                 let name = prefix.clone();
                 return Err(BuildError::Duplicate { kind: "upstream prefix", name });
+            }
+            // The shortest name of a tool.
+            let shortest = format!("{prefix}{}x", FeatureGroup::SEPARATOR);
+            if !is_valid_name(&shortest) {
+                return Err(BuildError::ToolName(shortest));
             }
         }
         let relisted = Arc::<Notify>::default();

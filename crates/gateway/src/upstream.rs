@@ -266,6 +266,9 @@ impl<T: Transport> Upstream<T> {
     /// Returns true if the upstream requires a capability that the gateway does not declare,
     /// whatever its caller declares.
     fn requires_unforwarded_capability(&self, error: &ErrorObject) -> bool {
+        if error.code == URL_ELICITATION_REQUIRED {
+            return true;
+        }
         let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
         let Some(required) = required else { return false };
         let extensions = required.get("extensions").and_then(Value::as_object);
@@ -274,6 +277,10 @@ impl<T: Transport> Upstream<T> {
             || extensions.is_some_and(|all| !all.keys().all(is_forwarded))
     }
 }
+
+/// The code of a legacy server whose user has to visit pages (2025-11-25, client: elicitation). They
+/// concern the account of the gateway.
+const URL_ELICITATION_REQUIRED: i64 = -32_042;
 
 /// Returns the error of a call that the upstream could not complete.
 pub(crate) fn fault(why: &str) -> Error {

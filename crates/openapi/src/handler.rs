@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request};
+use http::{HeaderValue, Request};
 use mrtr_server::{Context, ElicitOutcome, Error, Result, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,7 +48,7 @@ pub(crate) async fn call<C: ApiClient>(
             return Err(Error::new("The request was not sent: the user did not approve it."));
         }
     }
-    if [Method::POST, Method::PATCH].contains(request.method()) {
+    if plan.has_key {
         let key = async |step: mrtr_server::Step| Ok(step.idempotency_key().to_owned());
         let key = cx.step("idempotency-key", key).await?;
         let key = HeaderValue::try_from(key).map_err(Error::internal)?;

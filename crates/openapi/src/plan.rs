@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) operation: Operation,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
+    /// Requests have an idempotency key.
+    pub(crate) has_key: bool,
     /// What responses are checked against.
     pub(crate) output: Option<OutputSchema>,
 }
@@ -118,8 +120,10 @@ impl Plan {
             properties: Object::new(),
             required: Vec::new(),
         };
+        let mut has_key = [Method::POST, Method::PATCH].contains(&operation.method);
         let mut parameters = Vec::new();
         for parameter in declared {
+            has_key |= is_idempotency_key(parameter);
             parameters.extend(planning.parameter(parameter)?);
         }
         let body = match object.get("requestBody") {
@@ -136,7 +140,7 @@ impl Plan {
         }
         schema.insert("additionalProperties".to_owned(), false.into());
         let schema = schemas.complete(schema)?;
-        Ok((Self { operation: operation.clone(), parameters, body, output: None }, schema))
+        Ok((Self { operation: operation.clone(), parameters, body, has_key, output: None }, schema))
     }
 
     /// Checks responses against the schema of the document from now on, and returns it. Returns
@@ -154,6 +158,14 @@ impl Plan {
         tracing::warn!(target: "mrtr::openapi", %operation, why, "a tool has no output schema");
         None
     }
+}
+
+fn is_idempotency_key(parameter: &Value) -> bool {
+    let has = |key, value: &str| {
+        let text = parameter.get(key).and_then(Value::as_str);
+        text.is_some_and(|text| text.eq_ignore_ascii_case(value))
+    };
+    has("in", "header") && has("name", "idempotency-key")
 }
 
 /// Returns the parameters of an operation. Its own override those of the path item that have the

@@ -14,6 +14,13 @@ use crate::meta::RequestMeta;
 use crate::result::{CacheScope, ResultType, ttl_ms};
 use crate::setters::setters;
 
+/// Returns true if the name of a tool is valid: 1 to 128 of the characters `A-Z`, `a-z`, `0-9`,
+/// `_`, `-` and `.` (specification: tools, "Tool Names").
+pub fn is_valid_name(name: &str) -> bool {
+    let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+    (1..=128).contains(&name.len()) && name.bytes().all(is_valid)
+}
+
 /// The description of a tool, as `tools/list` returns it.
 ///
 /// # Example

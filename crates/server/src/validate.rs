@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use mrtr_schema::icon::Icon;
+use mrtr_schema::tool::is_valid_name;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
@@ -13,12 +14,7 @@ use crate::state::StateMap;
 
 /// Checks that the name of a tool is valid (specification: tools, "Tool Names").
 pub(crate) fn check_tool_name(name: &str) -> Result<(), BuildError> {
-    let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
-    if (1..=128).contains(&name.len()) && name.bytes().all(is_valid) {
-        Ok(())
-    } else {
-        Err(BuildError::ToolName(name.to_owned()))
-    }
+    if is_valid_name(name) { Ok(()) } else { Err(BuildError::ToolName(name.to_owned())) }
 }
 
 /// Checks the options of one handler; `of` names it.

@@ -6,15 +6,11 @@ use crate::identifier::{InvalidUrl, Issuer};
 use crate::metadata::MetadataError;
 use crate::quote::quote;
 use crate::scope::{InvalidScope, Scopes};
-use crate::www_authenticate::ParseError;
 
 /// The error of a login. No message contains a token, a code or a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginError {
-    /// The challenge of the server is malformed.
-    #[error("the server sent a malformed challenge: {0}")]
-    Challenge(#[from] ParseError),
     /// The challenge of the server names an invalid scope.
     #[error("the server asked for an {0}")]
     Scope(#[from] InvalidScope),

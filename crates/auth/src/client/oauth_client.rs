@@ -164,7 +164,11 @@ impl OAuthClient {
             Ok(challenges) => challenges,
             // Another token would not help.
             Err(_) if response.status == StatusCode::FORBIDDEN => return Ok(false),
-            Err(error) => return Err(LoginError::from(error).into()),
+            // The metadata is at a well-known address, too.
+            Err(error) => {
+                tracing::warn!(target: "mrtr::auth", %error, "ignoring a malformed challenge");
+                Vec::new()
+            }
         };
         let has_error =
             |code| challenges.iter().any(|challenge| challenge.param("error") == Some(code));

@@ -52,6 +52,11 @@ async fn names_have_the_prefix_of_their_upstream() {
         .build(gateway_server());
     let error = duplicate.unwrap_err().to_string();
     assert!(error.contains("upstream prefix") && error.contains("\"a\""), "{error}");
+    for prefix in ["my files", "ü", &"x".repeat(126)] {
+        let invalid = Gateway::builder().upstream(prefix, connect(&one, "g").build());
+        let error = invalid.build(gateway_server()).unwrap_err().to_string();
+        assert!(error.contains("invalid tool name") && error.contains(prefix), "{error}");
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -216,6 +221,36 @@ async fn errors_about_the_request_of_the_gateway_are_not_forwarded() {
         assert_eq!((error.code, &error.data), (code::INTERNAL_ERROR, &None), "{name}");
         assert_eq!(error.message, "The upstream server refused the gateway's request");
     }
+}
+
+/// An upstream whose user has to visit a page, as legacy servers report it.
+struct Paged(InProcess<Server>);
+
+impl Transport for Paged {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        if outgoing.request.method != "tools/call" {
+            return self.0.send(outgoing).await;
+        }
+        let pages = json!({ "elicitations": [{ "url": "https://login.example", "message": "x" }] });
+        let error = ErrorObject::new(-32_042, "sign in first").with_data(pages);
+        Ok(Response::error(Some(outgoing.request.id), error))
+    }
+}
+
+/// The page would connect an account of the gateway, for all callers.
+#[tokio::test]
+async fn pages_of_legacy_upstreams_are_not_forwarded() {
+    let server = InProcess::new(keyed("u", 2).allow_anonymous().tool(named("x")).build().unwrap());
+    let gateway = Gateway::builder()
+        .upstream("u", Client::builder(Paged(server)).build())
+        .build(gateway_server())
+        .unwrap();
+    assert!(gateway.refresh().await.is_empty());
+    let client = caller(&gateway, "alice").build();
+    let error = client.call_tool("u__x", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!((error.code, &error.data), (code::INTERNAL_ERROR, &None));
+    assert!(error.message.ends_with("a client capability that the gateway does not forward"));
 }
 
 /// The caller of a gateway that does not forward tasks cannot help it by declaring them.

@@ -189,6 +189,20 @@ async fn unsafe_methods_need_the_agreement_of_the_user() {
     }
 }
 
+/// Those of POST and PATCH have it anyway.
+#[tokio::test]
+async fn request_that_declares_an_idempotency_key_has_one() {
+    let key = json!({ "name": "Idempotency-Key", "in": "header", "required": true });
+    for parameters in [json!([key]), json!([])] {
+        let api = Api::default();
+        let operation = json!({ "operationId": "op", "parameters": parameters });
+        let (client, _) = client(tool_of("put", "/things", operation, &api), agreed());
+        client.call_tool("op", json!({})).await.unwrap();
+        let headers = api.requests.lock().unwrap()[0].headers().clone();
+        assert_eq!(headers.contains_key("idempotency-key"), parameters != json!([]));
+    }
+}
+
 /// Returns the question about a body, and what was sent.
 async fn asked_about(body: Value) -> (Option<String>, Vec<String>) {
     let api = Api::default();

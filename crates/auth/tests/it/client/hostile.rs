@@ -35,7 +35,6 @@ enum LoginErrorKind {
     TokenRefused,
     TokenFailed,
     NotBound,
-    Challenge,
     Scope,
     Other,
 }
@@ -56,7 +55,6 @@ impl LoginErrorKind {
             LoginError::TokenRefused { .. } => Self::TokenRefused,
             LoginError::TokenFailed { .. } => Self::TokenFailed,
             LoginError::NotBound(_) => Self::NotBound,
-            LoginError::Challenge(_) => Self::Challenge,
             LoginError::Scope(_) => Self::Scope,
             _ => Self::Other,
         }
@@ -80,6 +78,7 @@ async fn metadata_of_the_resource() {
     assert!(!has_begun(&world));
     for (issuer, expected) in [
         ("http://login.example", Kind::Metadata),
+        ("https://login.example?a", Kind::Metadata),
         ("javascript:alert(1)", Kind::Metadata),
         ("https://user:password@login.example", Kind::Metadata),
         ("https://169.254.169.254", Kind::NoServerMetadata),
@@ -90,6 +89,16 @@ async fn metadata_of_the_resource() {
         assert_eq!(kind, expected, "{issuer}: {error}");
         assert!(!has_begun(&world));
     }
+}
+
+/// The client chooses among the authorization servers.
+#[tokio::test]
+async fn invalid_authorization_servers_are_skipped() {
+    let world = World::start().await;
+    world.script(|script| {
+        script.more_issuers = vec!["http://legacy.internal", "https://login.example?a"];
+    });
+    assert_eq!(world.call(&world.http(world.client())).await.unwrap(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -221,9 +230,7 @@ async fn challenges_of_a_hostile_server() {
         (StatusCode::UNAUTHORIZED, [("www-authenticate", text)]).into_response()
     }
     for (respond, expected) in [
-        ((|| challenge(r#"Bearer scope="a"#)) as fn() -> Response, Kind::Challenge),
-        (|| challenge(r#"Bearer scope="a", scope="b""#), Kind::Challenge),
-        (|| challenge(r#"Bearer scope="a\\b""#), Kind::Scope),
+        ((|| challenge(r#"Bearer scope="a\\b""#)) as fn() -> Response, Kind::Scope),
         (
             || challenge(r#"Bearer resource_metadata="http://169.254.169.254/""#),
             Kind::NoResourceMetadata,
@@ -243,6 +250,22 @@ async fn challenges_of_a_hostile_server() {
         .await;
         assert_eq!(kind, expected, "{error}");
         assert!(!has_begun(&world), "{error}");
+    }
+}
+
+/// As if there was none: the metadata is at a well-known address.
+#[tokio::test]
+async fn malformed_challenges_are_ignored() {
+    for challenge in [
+        "Bearer realm=My Server",
+        r#"Bearer scope="a"#,
+        r#"Bearer scope="a", scope="b""#,
+        "Bearer error_description=The token expired",
+    ] {
+        let world = World::start().await;
+        world.script(|script| script.challenge = Some(challenge));
+        let status = world.call(&world.http(world.client())).await;
+        assert_eq!(status.unwrap(), StatusCode::OK, "{challenge}");
     }
 }
 

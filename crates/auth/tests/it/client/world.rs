@@ -30,6 +30,10 @@ pub(crate) type Pairs = BTreeMap<String, String>;
 pub(crate) struct Script {
     /// The issuer in the metadata of the MCP server.
     pub(crate) issuer: String,
+    /// Others before it.
+    pub(crate) more_issuers: Vec<&'static str>,
+    /// Replaces the challenge of the MCP server.
+    pub(crate) challenge: Option<&'static str>,
     /// Replaces the metadata of the MCP server.
     pub(crate) resource_metadata: Value,
     /// Replaces the metadata of the authorization server.
@@ -89,6 +93,8 @@ impl World {
         let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
         let (mcp_url, server_url) = (url(&mcp), url(&server));
         let script = Script {
+            more_issuers: Vec::new(),
+            challenge: None,
             issuer: server_url.clone(),
             resource_metadata: json!({
                 "resource": format!("{mcp_url}/mcp"),
@@ -284,7 +290,9 @@ impl State {
             "/mcp" => self.mcp(&mut script, &head.headers),
             "/.well-known/oauth-protected-resource/mcp" => {
                 let mut metadata = script.resource_metadata.clone();
-                metadata["authorization_servers"] = json!([script.issuer]);
+                let mut issuers = script.more_issuers.clone();
+                issuers.push(&script.issuer);
+                metadata["authorization_servers"] = json!(issuers);
                 axum::Json(metadata).into_response()
             }
             "/.well-known/oauth-authorization-server" if !script.is_openid => {
@@ -333,7 +341,11 @@ impl State {
             }
             _ => {
                 script.refuse_next = script.refuse_next.saturating_sub(1);
-                (StatusCode::UNAUTHORIZED, challenge(script.scheme, String::new())).into_response()
+                let challenge = match script.challenge {
+                    Some(challenge) => [(header::WWW_AUTHENTICATE, challenge.to_owned())],
+                    None => challenge(script.scheme, String::new()),
+                };
+                (StatusCode::UNAUTHORIZED, challenge).into_response()
             }
         }
     }
