@@ -278,8 +278,8 @@ impl<T: Transport> Upstream<T> {
     }
 }
 
-/// The code of a legacy server whose user has to visit pages (2025-11-25, client: elicitation). They
-/// concern the account of the gateway.
+/// The code of a legacy server whose user has to visit pages (2025-11-25, client: elicitation). The
+/// user is that of the gateway's credentials.
 const URL_ELICITATION_REQUIRED: i64 = -32_042;
 
 /// Returns the error of a call that the upstream could not complete.
