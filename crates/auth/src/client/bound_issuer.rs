@@ -1,42 +1,49 @@
 //! The authorization server that a client without an issuer is bound to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mrtr_transport::BoxError;
 
+use super::error::LoginError;
 use super::options::Options;
 use super::session::StoredSession;
 use super::store::TokenStore;
 use crate::identifier::Issuer;
 
-/// The authorization server at which a client was first used that was registered somewhere. It is
-/// the same for all MCP servers: the client's secret is sent to no other.
+/// The authorization server that has first got the credentials of a client that was registered
+/// somewhere. It is the same for all MCP servers: the client's secret is sent to no other.
 #[derive(Debug, Default)]
-pub(super) struct BoundIssuer {
-    issuer: Mutex<Option<String>>,
-    /// True if the client has sent its credentials there.
-    has_seen_client: AtomicBool,
-}
+pub(super) struct BoundIssuer(Mutex<Option<String>>);
 
 impl BoundIssuer {
-    /// Binds the client to `issuer`, or returns the one that it is bound to.
-    pub(super) fn bind(&self, issuer: &Issuer) -> String {
-        self.lock().get_or_insert_with(|| issuer.to_string()).clone()
+    /// Checks that the client may be used at `issuer`.
+    ///
+    /// # Errors
+    ///
+    /// If it is bound to another one.
+    pub(super) fn check(&self, issuer: &Issuer) -> Result<(), LoginError> {
+        match &*self.lock() {
+            Some(expected) if expected != issuer.as_str() => {
+                let (expected, found) = (expected.clone(), issuer.clone());
+                Err(LoginError::ClientOfOtherIssuer { expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Binds the client to `issuer`, before its credentials are sent there.
+    ///
+    /// # Errors
+    ///
+    /// If it is bound to another one.
+    pub(super) fn bind(&self, issuer: &Issuer) -> Result<(), LoginError> {
+        self.lock().get_or_insert_with(|| issuer.to_string());
+        self.check(issuer)
     }
 
     /// Returns true if the client is bound to `issuer`.
     pub(super) fn is(&self, issuer: &Issuer) -> bool {
         self.lock().as_deref() == Some(issuer.as_str())
-    }
-
-    /// Records that the client sends its credentials to the issuer.
-    pub(super) fn note_sent(&self) {
-        self.has_seen_client.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn has_seen_client(&self) -> bool {
-        self.has_seen_client.load(Ordering::Relaxed)
     }
 
     /// Loads what an earlier process has stored.
@@ -69,7 +76,7 @@ impl BoundIssuer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.issuer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

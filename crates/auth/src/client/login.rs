@@ -13,7 +13,7 @@ use super::error::LoginError;
 use super::message::{HttpRequest, HttpResponse};
 use super::options::{DpopMode, Grant, Options};
 use super::random::Seed;
-use super::registration::ClientRegistration;
+use super::registration::{ClientRegistration, DynamicClient};
 use super::secret::Secret;
 use super::session::StoredSession;
 use super::signing_key::SigningKey;
@@ -125,6 +125,9 @@ pub(crate) struct Login {
     session: StoredSession,
     /// Absent as long as no token is to be bound to a key.
     key: Option<SigningKey>,
+    /// A client that was registered while the session's refresh token belongs to another one. It
+    /// replaces that with the tokens.
+    new_client: Option<DynamicClient>,
     uses_dpop: bool,
     /// A token that is not bound to the key would not be accepted.
     needs_dpop: bool,
@@ -187,6 +190,7 @@ impl Login {
             may_refresh,
             session,
             key,
+            new_client: None,
             uses_dpop,
             needs_dpop,
             actions: 0,
@@ -438,6 +442,42 @@ mod tests {
             let action = login.handle(Event::Key(key, stored.clone()), &moment()).unwrap();
             assert!(matches!(action, Action::Fetch(_)), "{scheme}: {action:?}");
             assert_eq!(login.into_session().dpop_key, Some(stored));
+        }
+    }
+
+    /// The former client is needed for the refresh token, until there are new tokens.
+    #[test]
+    fn client_of_the_refresh_token_stays_until_there_are_new_tokens() {
+        const ISSUER: &str = "https://login.example";
+        let tokens = json!({ "issuer": ISSUER, "resource": SERVER, "client_id": "former",
+            "requested": "", "granted": "", "access_token": "a", "refresh_token": "r" });
+        let client =
+            json!({ "client_id": "former", "redirect_uri": "http://127.0.0.1:7/callback" });
+        for (has_refresh_token, kept) in [(true, "former"), (false, "new")] {
+            let mut session =
+                json!({ "format": 1, "tokens": tokens, "clients": { ISSUER: client } });
+            if !has_refresh_token {
+                session["tokens"]["refresh_token"] = json!(null);
+            }
+            let mut login = login("Bearer");
+            (login.may_refresh, login.session) = (false, serde_json::from_value(session).unwrap());
+            let resource = json!({ "resource": SERVER, "authorization_servers": [ISSUER] });
+            assert!(matches!(discovered(&mut login, &resource), Action::Fetch(_)));
+            let body = json!({ "client_id": "new" }).to_string().into_bytes();
+            let registered = HttpResponse::new(StatusCode::CREATED, HeaderMap::new(), body);
+            let action = login.handle(Event::Response(registered), &moment()).unwrap();
+            let Action::Authorize(page) = action else { panic!("{action:?}") };
+            let id = |login: &Login| login.session.clients[ISSUER].registration().id().to_owned();
+            assert_eq!(id(&login), kept);
+            let mut callback = url::Url::parse("http://127.0.0.1/callback").unwrap();
+            callback
+                .query_pairs_mut()
+                .extend_pairs([("code", "c"), ("state", page.state.expose())]);
+            login.handle(Event::Callback(callback.into()), &moment()).unwrap();
+            let body = json!({ "access_token": "b", "token_type": "Bearer" }).to_string();
+            let granted = HttpResponse::new(StatusCode::OK, HeaderMap::new(), body.into_bytes());
+            login.handle(Event::Response(granted), &moment()).unwrap();
+            assert_eq!(id(&login), "new");
         }
     }
 }

@@ -105,38 +105,42 @@ impl Inner {
         begin: impl FnOnce(&mut Server) -> Result<(), LoginError>,
     ) -> Result<(), Arc<LoginError>> {
         let is_refresh = matches!(obtain.reason, Reason::Expiring);
+        let is_explicit = obtain.is_explicit;
+        let mut own = Some((obtain, begin));
         loop {
-            let pending = self.with(url, |server| server.pending.clone());
-            let Some(pending) = pending else { break };
-            let outcome = pending.login.await;
-            // After a failed refresh, a caller that needs a login still begins one. An explicit login
-            // does not accept the outcome of another login.
-            let is_enough = is_refresh || !pending.is_refresh || outcome.is_ok();
-            if is_enough && !obtain.is_explicit {
-                return outcome;
+            while let Some(pending) = self.with(url, |server| server.pending.clone()) {
+                let outcome = pending.login.await;
+                // After a failed refresh, a caller that needs a login still begins one. An explicit
+                // login does not accept the outcome of another login.
+                let is_enough = is_refresh || !pending.is_refresh || outcome.is_ok();
+                if is_enough && !is_explicit {
+                    return outcome;
+                }
+            }
+            let spawned = self.with(url, |server| {
+                // Another request may have begun one meanwhile.
+                let Some((obtain, begin)) = own.take_if(|_| server.pending.is_none()) else {
+                    return Ok(None);
+                };
+                if server.is_logging_out {
+                    return Err(LoginError::LoggingOut(shown(url)));
+                }
+                begin(server)?;
+                let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
+                let task = login.abort_handle();
+                let login = login.map(|ended| {
+                    // The task is aborted by a logout.
+                    let failed = |error: &_| Arc::new(driver("the login", error));
+                    ended.unwrap_or_else(|error| Err(failed(&error)))
+                });
+                let login = (Box::pin(login) as LoginFuture).shared();
+                server.pending = Some(Pending { login: login.clone(), task, is_refresh });
+                Ok::<_, LoginError>(Some(login))
+            })?;
+            if let Some(login) = spawned {
+                return login.await;
             }
         }
-        let login = self.with(url, |server| {
-            // Another request may have begun one meanwhile.
-            if let Some(pending) = &server.pending {
-                return Ok(pending.login.clone());
-            }
-            if server.is_logging_out {
-                return Err(LoginError::LoggingOut(shown(url)));
-            }
-            begin(server)?;
-            let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
-            let task = login.abort_handle();
-            let login = login.map(|ended| {
-                // The task is aborted by a logout.
-                let failed = |error: &_| Arc::new(driver("the login", error));
-                ended.unwrap_or_else(|error| Err(failed(&error)))
-            });
-            let login = (Box::pin(login) as LoginFuture).shared();
-            server.pending = Some(Pending { login: login.clone(), task, is_refresh });
-            Ok::<_, LoginError>(login)
-        })?;
-        login.await
     }
 
     async fn run_and_settle(
@@ -185,9 +189,7 @@ impl Inner {
         let (session, outcome) = match self.drive(url, obtain, session).await {
             Ok(session) => (session, Ok(())),
             Err((session, error)) if *session == before => {
-                if self.bound_issuer.has_seen_client()
-                    && let Err(error) = self.bound_issuer.save(&**store, &self.options).await
-                {
+                if let Err(error) = self.bound_issuer.save(&**store, &self.options).await {
                     tracing::warn!(target: "mrtr::auth", %error, "the issuer is not stored");
                 }
                 return Err(error);

@@ -14,7 +14,7 @@ pub(crate) struct Options {
     /// The URL of the client's metadata, which serves as its ID.
     pub(crate) client_metadata_url: Option<String>,
     /// Clients that were registered beforehand. Without an issuer, the client is bound to the first
-    /// one that the MCP server names.
+    /// one to which its credentials are sent.
     pub(crate) registered: Vec<(Option<Issuer>, ClientRegistration)>,
     /// Scopes to ask for in addition to those that the server names.
     pub(crate) scopes: Scopes,
@@ -26,6 +26,18 @@ pub(crate) struct Options {
     pub(crate) dpop: DpopMode,
     /// Requests for refresh tokens ask the user for consent each time.
     pub(crate) prompts_consent: bool,
+}
+
+impl Options {
+    /// Returns the client that was registered beforehand at an issuer, or else the one that was
+    /// registered without one.
+    pub(crate) fn registered_at(
+        &self,
+        issuer: &Issuer,
+    ) -> Option<&(Option<Issuer>, ClientRegistration)> {
+        let bound = self.registered.iter().find(|(known, _)| known.as_ref() == Some(issuer));
+        bound.or_else(|| self.registered.iter().find(|(known, _)| known.is_none()))
+    }
 }
 
 /// How the client obtains tokens.

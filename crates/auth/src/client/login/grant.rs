@@ -1,7 +1,5 @@
 //! The grants: by a refresh token, by the user, by the client itself, or by an assertion.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use url::Url;
@@ -16,6 +14,7 @@ use crate::client::message::{HttpRequest, HttpResponse};
 use crate::client::options::Grant;
 use crate::client::registration::{ClientMetadata, ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
+use crate::client::session::Tokens;
 use crate::client::signing_key::SigningKey;
 use crate::client::token::{TokenRequest, TokenResponse};
 use crate::client::token_client::client_of_tokens;
@@ -75,7 +74,7 @@ impl Login {
     /// Returns the client by the preference of the specification: registered beforehand, by a
     /// metadata document, registered dynamically before. `None` if it has to be registered.
     fn known_client(
-        &mut self,
+        &self,
         target: &Target,
         moment: &Moment,
     ) -> Result<Option<ClientRegistration>, LoginError> {
@@ -93,20 +92,10 @@ impl Login {
     }
 
     /// Returns the client that was registered beforehand.
-    fn registered_client(
-        &mut self,
-        issuer: &Issuer,
-    ) -> Result<Option<ClientRegistration>, LoginError> {
-        let options = Arc::clone(&self.options);
-        let bound = options.registered.iter().find(|(known, _)| known.as_ref() == Some(issuer));
-        let unbound = || options.registered.iter().find(|(known, _)| known.is_none());
-        let Some((known, client)) = bound.or_else(unbound) else { return Ok(None) };
+    fn registered_client(&self, issuer: &Issuer) -> Result<Option<ClientRegistration>, LoginError> {
+        let Some((known, client)) = self.options.registered_at(issuer) else { return Ok(None) };
         if known.is_none() {
-            let expected = self.bound_issuer.bind(issuer);
-            if expected != issuer.as_str() {
-                let found = issuer.clone();
-                return Err(LoginError::ClientOfOtherIssuer { expected, found });
-            }
+            self.bound_issuer.check(issuer)?;
         }
         Ok(Some(client.clone()))
     }
@@ -143,7 +132,14 @@ impl Login {
         let client = DynamicClient::parse(response.body(), &self.redirect_uri)
             .map_err(|_| refused("malformed response".to_owned()))?;
         let registration = client.registration();
-        self.session.clients.insert(target.issuer.to_string(), client);
+        let issuer = target.issuer.to_string();
+        let can_refresh =
+            |tokens: &Tokens| tokens.issuer == issuer && tokens.refresh_token.is_some();
+        if self.session.tokens.as_ref().is_some_and(can_refresh) {
+            self.new_client = Some(client);
+        } else {
+            self.session.clients.insert(issuer, client);
+        }
         self.authorize(target, registration, moment)
     }
 

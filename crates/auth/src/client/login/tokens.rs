@@ -42,7 +42,12 @@ impl Login {
         purpose: Purpose,
         moment: &Moment,
     ) -> Next {
-        self.bound_issuer.note_sent();
+        // A refresh token is sent by a client that is bound already.
+        if purpose == Purpose::Grant
+            && let Some((None, _)) = self.options.registered_at(&target.issuer)
+        {
+            self.bound_issuer.bind(&target.issuer)?;
+        }
         let key = self.key.as_ref().filter(|_| self.uses_dpop);
         let action = Action::Fetch(request.write(key, &moment.seed, moment.now)?);
         Ok((State::Requesting(target, request, purpose), action))
@@ -60,6 +65,9 @@ impl Login {
         match TokenResponse::parse(response) {
             TokenResponse::Granted(granted) => {
                 let tokens = self.tokens(target, &request, granted, purpose, moment.now)?;
+                if let Some(client) = self.new_client.take() {
+                    self.session.clients.insert(tokens.issuer.clone(), client);
+                }
                 self.session.tokens = Some(tokens);
                 Ok((State::Done, Action::Finish))
             }

@@ -33,6 +33,17 @@ async fn unbound_client_is_used_at_one_issuer_only() {
     assert!(evil.forms("/token").is_empty(), "{:?}", evil.paths());
 }
 
+/// Otherwise one MCP server could deny the client to all others.
+#[tokio::test]
+async fn client_that_was_sent_nowhere_is_not_bound() {
+    let (broken, honest) = (World::start().await, World::start().await);
+    broken.script(|script| script.server_metadata["token_endpoint"] = json!(null));
+    let secret = ClientRegistration::with_secret("app", "secret-of-app");
+    let client = OAuthClient::client_credentials(secret).build().unwrap();
+    broken.call(&broken.http(client.clone())).await.unwrap_err();
+    honest.call(&honest.http(client)).await.unwrap();
+}
+
 #[tokio::test]
 async fn password_in_the_url_is_not_printed() {
     let world = World::start().await;
