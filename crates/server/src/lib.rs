@@ -115,6 +115,7 @@ mod tool;
 mod trace_parent;
 mod update;
 mod uri_guards;
+mod uri_spelling;
 mod validate;
 mod visibility;
 

@@ -6,6 +6,8 @@
 //! Handlers often use values as paths. So a URI does not match if a value, also one in the query,
 //! has a `.` or `..` segment or a zero byte, or is an absolute path.
 
+use std::collections::BTreeMap;
+
 use mrtr_schema::uri::{is_traversal, percent_decode, percent_decode_lossy, validate_characters};
 
 /// A template that URIs are matched against.
@@ -77,21 +79,27 @@ impl Template {
         Self { parts: parts.collect(), query: self.query.clone() }
     }
 
-    /// Returns the path of a URI that has the form of the template, decoded and with other values,
-    /// and its decoded query without parameters that the template does not name.
+    /// Returns the path of a URI that has the form of the template, with decoded text and other
+    /// values, and its query with those of the parameters that the template names.
+    ///
+    /// `change` gets each value, and whether it may contain slashes.
     pub(crate) fn replace_values(
         &self,
         uri: &str,
-        change: impl Fn(&str) -> String,
+        change: impl Fn(&str, bool) -> String,
     ) -> Option<(String, String)> {
         let (path, query) = self.path_and_query(uri);
         let mut values = self.split(path, false)?.into_iter();
         let path = self.parts.iter().map(|part| match part {
             Part::Literal(text) => percent_decode_lossy(text),
-            Part::Variable(..) => values.next().map(|(_, value)| change(value)).unwrap_or_default(),
+            Part::Variable(_, reserved) => {
+                values.next().map(|(_, value)| change(value, *reserved)).unwrap_or_default()
+            }
         });
-        let pairs = query.split('&').filter(|pair| self.named(pair).is_some());
-        let pairs = pairs.map(percent_decode_lossy).collect::<Vec<_>>();
+        // A handler gets the last value of a parameter.
+        let pairs = query.split('&').filter_map(|pair| self.named(pair));
+        let pairs: BTreeMap<_, _> = pairs.map(|(key, value)| (key, change(value, false))).collect();
+        let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
         Some((path.collect(), query))
     }
@@ -127,6 +135,11 @@ impl Template {
     /// `any_delimiters`, every variable may contain reserved characters.
     pub(crate) fn covers(&self, uri: &str, any_delimiters: bool) -> bool {
         self.split(self.path_and_query(uri).0, any_delimiters).is_some()
+    }
+
+    /// Returns a URI without the query, if the template has one.
+    pub(crate) fn path<'u>(&self, uri: &'u str) -> &'u str {
+        self.path_and_query(uri).0
     }
 
     fn path_and_query<'u>(&self, uri: &'u str) -> (&'u str, &'u str) {

@@ -1,9 +1,7 @@
 //! The visibility rules of resources and templates, by URI.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-
-use mrtr_schema::uri::percent_decode_lossy;
 
 use crate::call_options::CallOptions;
 use crate::catalog::{Catalog, CatalogEntry, Entry};
@@ -11,16 +9,14 @@ use crate::features::ParsedTemplate;
 use crate::request_parts::RequestParts;
 use crate::resource::Resource;
 use crate::template::Template;
-
-/// Characters that separate segments, or end a path.
-const DELIMITERS: [char; 4] = ['/', '\\', '?', '#'];
+use crate::uri_spelling::{Spellings, normalized, normalized_text};
 
 /// The resources and templates that are enabled or have a rule. Empty if no rule exists.
 #[derive(Default)]
 pub(crate) struct UriGuards {
     resources: HashMap<String, Guard<Resource>>,
-    /// By the normalized URI. Of several, the first decides.
-    normalized: HashMap<String, Guard<Resource>>,
+    /// By the normalized URI.
+    normalized: HashMap<String, Vec<Guard<Resource>>>,
     /// Templates, each also with normalized text.
     templates: Vec<(Guard<ParsedTemplate>, Template)>,
 }
@@ -39,13 +35,13 @@ impl UriGuards {
         }
         for entry in guards_among(resources.all()) {
             let uri = &entry.item.wire.uri;
-            guards.normalized.entry(normalized(uri)).or_insert_with(|| Guard::new(entry));
+            guards.normalized.entry(normalized(uri)).or_default().push(Guard::new(entry));
             guards.resources.insert(uri.clone(), Guard::new(entry));
         }
         let templates = guards_among(templates.all());
-        guards
-            .templates
-            .extend(templates.map(|entry| (Guard::new(entry), entry.item.0.map_text(normalized))));
+        guards.templates.extend(
+            templates.map(|entry| (Guard::new(entry), entry.item.0.map_text(normalized_text))),
+        );
         guards
     }
 
@@ -63,42 +59,44 @@ impl UriGuards {
     /// author, and means what it says.
     pub(crate) fn hides(&self, uri: &str, served: &ParsedTemplate, caller: &RequestParts) -> bool {
         let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
-        if self.hides_first(self.resources.get(uri), is_hidden, |guard, _| {
-            guard.item.0.matches(uri).is_some()
-        }) {
+        let resource = self.resources.get(uri).map_or(&[][..], std::slice::from_ref);
+        let is_match =
+            |guard: &Guard<ParsedTemplate>, _: &Template| guard.item.0.matches(uri).is_some();
+        if self.hides_first(resource, is_hidden, is_match) {
             return true;
-        }
-        if !served.0.has_path_variables() {
-            return false;
         }
         let is_served =
             |guard: &Guard<ParsedTemplate>| std::ptr::eq(&raw const *guard.item, served);
-        let in_front = || self.templates.iter().take_while(|(guard, _)| !is_served(guard));
-        let decodes_delimiters =
-            count_delimiters(&percent_decode_lossy(uri)) > count_delimiters(uri);
-        spellings(uri, &served.0).iter().any(|uri| {
-            self.hides_first(self.normalized.get(uri), is_hidden, |guard, normalized| {
+        let Spellings { paths, with_query, decodes_delimiters } = Spellings::new(uri, &served.0);
+        let is_first_hidden = |uri: &String| {
+            let resources = self.normalized.get(uri).map_or(&[][..], Vec::as_slice);
+            self.hides_first(resources, is_hidden, |guard, normalized| {
                 is_served(guard) || normalized.covers(uri, false)
-            }) || decodes_delimiters
-                && in_front().any(|(guard, normalized)| {
-                    normalized.covers(uri, true) && is_hidden(&guard.item.1.options)
-                })
-        })
+            })
+        };
+        // An encoded delimiter may be one of the value, or end it.
+        let is_any_hidden = |uri: &String| {
+            let in_front = self.templates.iter().take_while(|(guard, _)| !is_served(guard));
+            in_front
+                .filter(|(_, normalized)| normalized.covers(uri, true))
+                .any(|(guard, _)| is_hidden(&guard.item.1.options))
+        };
+        paths.iter().chain(&with_query).any(is_first_hidden)
+            || decodes_delimiters && paths.iter().any(is_any_hidden)
     }
 
-    /// Returns true if the resource, or else the first enabled template for which `is_match`
-    /// returns true, or a disabled one in front of it, is hidden.
+    /// Returns true if one of the resources is hidden. If none is enabled, returns true if the first
+    /// enabled template for which `is_match` returns true, or a disabled one in front of it, is
+    /// hidden.
     fn hides_first(
         &self,
-        resource: Option<&Guard<Resource>>,
+        resources: &[Guard<Resource>],
         is_hidden: impl Fn(&CallOptions) -> bool,
         is_match: impl Fn(&Guard<ParsedTemplate>, &Template) -> bool,
     ) -> bool {
-        if let Some(guard) = resource {
-            let hides = is_hidden(&guard.item.options);
-            if hides || guard.is_enabled {
-                return hides;
-            }
+        let hides = resources.iter().any(|guard| is_hidden(&guard.item.options));
+        if hides || resources.iter().any(|guard| guard.is_enabled) {
+            return hides;
         }
         for (guard, normalized) in &self.templates {
             if is_match(guard, normalized) {
@@ -116,50 +114,6 @@ impl<T> Guard<T> {
     fn new(entry: &Entry<T>) -> Self {
         Self { item: Arc::clone(&entry.item), is_enabled: entry.is_enabled }
     }
-}
-
-/// Returns a URI, or a part of one, after decoding, with single slashes between segments.
-fn normalized(uri: &str) -> String {
-    with_single_slashes(&percent_decode_lossy(uri))
-}
-
-/// Replaces several slashes by one, except after the scheme.
-fn with_single_slashes(uri: &str) -> String {
-    let (scheme, rest) = match uri.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), uri),
-    };
-    let mut path = String::with_capacity(rest.len());
-    for char in rest.chars() {
-        let char = if char == '\\' { '/' } else { char };
-        if char != '/' || !path.ends_with('/') {
-            path.push(char);
-        }
-    }
-    scheme + &path
-}
-
-/// Returns the normalized URIs that may mean the same to the handler of `template`: values may end
-/// at a query or a fragment, or before slashes, and a query may have other parameters.
-fn spellings(uri: &str, template: &Template) -> BTreeSet<String> {
-    let ends: [&[char]; 3] = [&[], &['#'], &['?', '#']];
-    let of_value = |value: &str, ends: &[char], is_trimmed: bool| {
-        let value = percent_decode_lossy(value);
-        let value = value.split(ends).next().unwrap_or_default();
-        if is_trimmed { value.trim_end_matches(['/', '\\']) } else { value }.to_owned()
-    };
-    let all = ends.into_iter().flat_map(|ends| {
-        [false, true].into_iter().filter_map(move |is_trimmed| {
-            template.replace_values(uri, |value| of_value(value, ends, is_trimmed))
-        })
-    });
-    all.flat_map(|(path, query)| [format!("{path}{query}"), path])
-        .map(|uri| with_single_slashes(&uri))
-        .collect()
-}
-
-fn count_delimiters(text: &str) -> usize {
-    text.chars().filter(|char| DELIMITERS.contains(char)).count()
 }
 
 /// Returns the entries that are enabled or have a visibility rule. A disabled entry with a rule is

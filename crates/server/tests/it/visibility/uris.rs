@@ -67,6 +67,15 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         ("doc://secret/{id}/", "doc://secret/4%2F"),
         ("doc://secret/{id}/", "doc://secret/4%2F%2F?lang=en"),
         ("doc://secret/4?lang=en", "doc://secret/4?x=1&lang=en"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=%65n"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=en#x"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=en%23x"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=en%2F"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=fr&lang=en"),
+        ("doc://secret/4?lang=en&page=2", "doc://secret/4?page=2&lang=en"),
+        ("doc://secret/4?page=2&lang=en", "doc://secret/4?lang=en&page=2"),
+        ("doc://secret/{id}/", "doc://secret/4"),
+        ("doc://secret/", "doc://secret"),
     ] {
         let server = replica(&TestClock::default());
         let server = if hidden.contains('{') {
@@ -75,7 +84,7 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         } else {
             server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
         };
-        let broad = ResourceTemplate::new("doc://{+id}{?lang}", "broad", page);
+        let broad = ResourceTemplate::new("doc://{+id}{?lang,page}", "broad", page);
         let server = server.resource_template(broad).build().unwrap();
         let read = async |scopes: &[&str]| {
             send(&server, scopes, "resources/read", json!({ "uri": uri })).await
@@ -83,6 +92,51 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         let error = &read(&[]).await["error"]["message"];
         assert_eq!(error, "Resource not found", "{hidden} {uri}");
         assert!(read(&["admin"]).await["contents"].is_array(), "{hidden} {uri}");
+    }
+}
+
+/// Its path has no variable, and the values of its query have spellings.
+#[tokio::test]
+async fn query_of_a_template_does_not_uncover_a_hidden_resource() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Search {
+        q: String,
+    }
+    for hidden in ["doc://search?q=secret", "doc://search?q=sec{id}"] {
+        let server = replica(&TestClock::default());
+        let server = if hidden.contains('{') {
+            let template = ResourceTemplate::new(hidden, "hidden", page);
+            server.resource_template(template.visible_to(is_admin))
+        } else {
+            server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
+        };
+        let search = async |_: Context, search: Search| search.q;
+        let server = server
+            .resource_template(ResourceTemplate::new("doc://search{?q}", "search", search))
+            .build()
+            .unwrap();
+        for (q, is_hidden) in
+            [("secret", true), ("%73ecret", true), ("secret%23x", true), ("other", false)]
+        {
+            let params = json!({ "uri": format!("doc://search?q={q}") });
+            let read = send(&server, &[], "resources/read", params).await;
+            assert_eq!(read["contents"].is_null(), is_hidden, "{hidden} {q}: {read}");
+        }
+    }
+}
+
+/// Of two resources whose URIs mean the same, the hidden one decides.
+#[tokio::test]
+async fn visible_resource_does_not_uncover_a_hidden_one() {
+    let server = replica(&TestClock::default())
+        .resource(Resource::new("doc://a%2Fb", "visible", async || "visible"))
+        .resource(Resource::new("doc://a/b", "hidden", async || "hidden").visible_to(is_admin))
+        .resource_template(ResourceTemplate::new("doc://{+id}", "broad", page))
+        .build()
+        .unwrap();
+    for (uri, is_hidden) in [("doc://%61/b", true), ("doc://a%2Fb", false), ("doc://a/c", false)] {
+        let read = send(&server, &[], "resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read["contents"].is_null(), is_hidden, "{uri}: {read}");
     }
 }
 
@@ -142,6 +196,8 @@ async fn visible_uris_beside_hidden_ones_are_served() {
         ([("doc://a{?id}", true), ("doc://a", false)], "doc://a?id=1"),
         ([("doc://open/{id}", true), ("doc://{+id}", false)], "doc://open/a%2Fb"),
         ([("doc://open/{id}", true), ("doc://{+id}", false)], "doc://open/a%23b"),
+        ([("doc://{id}", false), ("doc://open/{id}{?q}", true)], "doc://open/1?q=a%2Fb"),
+        ([("doc://{id}/", false), ("doc://{id}", true)], "doc://a"),
         ([("doc://%6Fpen/{id}", true), ("doc://open/{id}", false)], "doc://%6Fpen/a%23b"),
     ] {
         let server = templates.iter().fold(replica(&TestClock::default()), |server, one| {
