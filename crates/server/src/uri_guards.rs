@@ -85,9 +85,9 @@ impl UriGuards {
             || decodes_delimiters && paths.iter().any(is_any_hidden)
     }
 
-    /// Returns true if one of the resources is hidden. If none is enabled, returns true if the first
-    /// enabled template for which `is_match` returns true, or a disabled one in front of it, is
-    /// hidden.
+    /// Returns true if one of the resources is hidden. If none is enabled, returns true if the
+    /// first enabled template for which `is_match` returns true, or a disabled one in front of it,
+    /// is hidden.
     fn hides_first(
         &self,
         resources: &[Guard<Resource>],

@@ -67,7 +67,7 @@ async fn exited_server_is_restarted_and_may_write_to_stderr() {
     for _ in 0..3 {
         client.call_tool("t", json!({})).await.unwrap();
         // The output may end slightly later than the response.
-        while !client.transport().has_exited().await {
+        while !client.transport().has_exited() {
             tokio::task::yield_now().await;
         }
     }
@@ -147,10 +147,8 @@ async fn dropped_request_does_not_end_the_server() {
     }
 }
 
-/// Its first process does not answer.
-#[tokio::test]
-async fn server_that_hangs_at_its_start_is_replaced() {
-    let file = Scratch::new("hangs");
+/// Starts a server whose first process does not answer.
+fn hanging_server(file: &Scratch) -> ChildServer {
     let text = format!(
         r#"echo start >> "$1"
         if [ "$(wc -l < "$1")" -lt 2 ]; then while read -r line; do :; done; exit; fi
@@ -163,9 +161,16 @@ async fn server_that_hangs_at_its_start_is_replaced() {
         done"#
     );
     let path = file.0.clone().into_os_string();
-    let args = ["-c".into(), text.into(), "server".into(), path, DISCOVERED.into()];
-    let server = ChildServer::new("sh", args).timeout(Duration::from_millis(500));
-    let client = Client::builder(server).build();
+    let server = ChildServer::new(
+        "sh",
+        ["-c".into(), text.into(), "server".into(), path, DISCOVERED.into()],
+    );
+    server.timeout(Duration::from_millis(500)).start_timeout(Duration::from_millis(800))
+}
+
+/// Calls until there is an answer.
+async fn call_until_answered(transport: impl mrtr::client::Transport, file: &Scratch) {
+    let client = Client::builder(transport).build();
     let mut failed = 0;
     while client.call_tool("t", json!({})).await.is_err() {
         failed += 1;
@@ -173,6 +178,55 @@ async fn server_that_hangs_at_its_start_is_replaced() {
     }
     assert!(failed > 0);
     assert!(file.read().starts_with("start\nstart\n"), "{}", file.read());
+}
+
+#[tokio::test]
+async fn server_that_hangs_at_its_start_is_replaced() {
+    let file = Scratch::new("hangs");
+    call_until_answered(hanging_server(&file), &file).await;
+    #[cfg(feature = "legacy")]
+    {
+        use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+
+        let file = Scratch::new("hangs-any");
+        let child = AnyRevisionChild::new(hanging_server(&file), RevisionMode::Auto);
+        call_until_answered(child.probe_timeout(Duration::from_millis(100)), &file).await;
+    }
+}
+
+/// It does not hang, so the application may ask it again.
+#[tokio::test]
+async fn server_of_an_older_revision_is_not_replaced() {
+    let file = Scratch::new("answers");
+    let text = r#"echo start >> "$1"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+            echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}"
+        done"#;
+    let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
+    let server = ChildServer::new("sh", args).start_timeout(Duration::ZERO);
+    let client = Client::builder(server).build();
+    for _ in 0..3 {
+        assert!(client.discover().await.unwrap_err().as_server_error().is_some());
+    }
+    assert_eq!(file.read(), "start\n");
+}
+
+/// Its process does not answer the call that waits.
+#[tokio::test]
+async fn shutdown_does_not_wait_for_the_start() {
+    let file = Scratch::new("waits");
+    let text = r#"echo start >> "$1"; while read -r line; do echo probed >> "$1"; done"#;
+    let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
+    let client = Client::builder(ChildServer::new("sh", args).timeout(Duration::MAX)).build();
+    let shut_down = async {
+        while !file.read().contains("probed") {
+            tokio::task::yield_now().await;
+        }
+        client.transport().shutdown(Duration::from_mins(1)).await;
+    };
+    let (error, ()) = tokio::join!(client.call_tool("t", json!({})), shut_down);
+    assert!(error.unwrap_err().to_string().contains("did not answer"));
 }
 
 /// So that `mrtr dev` can run a server over HTTP. The child is this test in another process.

@@ -95,7 +95,7 @@ impl AnyRevisionChild {
     /// Returns the running process, and starts and probes it if there is none.
     async fn process(&self, meta: &RequestMeta) -> Result<Process, TransportError> {
         let mut process = self.process.lock().await;
-        let stream = self.child.start().await?;
+        let stream = self.child.start()?;
         if let Some(process) = process.as_ref().filter(|own| own.stream.is_same_stream(&stream)) {
             return Ok(process.clone());
         }
@@ -144,7 +144,7 @@ impl AnyRevisionChild {
         match era {
             Era::Current => Ok(Process::current(&stream)),
             // Starts the process again if it has ended.
-            Era::Legacy => self.open(self.child.restart().await?, meta).await,
+            Era::Legacy => self.open(self.child.restart()?, meta).await,
         }
     }
 
@@ -174,7 +174,12 @@ impl Transport for AnyRevisionChild {
         };
         let unknown = || RequestMeta::new(PROTOCOL_VERSION, ClientCapabilities::default());
         let meta = meta.as_deref().cloned().unwrap_or_else(unknown);
-        let Process { stream, legacy } = self.process(&meta).await?;
+        // Others may wait for the same process, too.
+        let limit = self.probe_timeout + self.child.request_timeout();
+        let process = timeout(limit, self.process(&meta)).await;
+        let Process { stream, legacy } = process.map_err(|_| {
+            TransportError::not_sent(format!("the server did not start within {limit:?}"))
+        })??;
         match legacy {
             None => stream.send(outgoing).await,
             Some(adapter) => adapter.send(outgoing).await,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::discover::DiscoverResult;
@@ -13,7 +14,7 @@ use mrtr_schema::{PROTOCOL_VERSION, method};
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::stream_client::{DEFAULT_MAX_MESSAGE, StreamClient};
@@ -58,15 +59,18 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ChildServer {
     spec: ProcessSpec,
     timeout: Duration,
+    start_timeout: Duration,
     max_message: usize,
     running: Mutex<Option<Running>>,
+    /// Held while a process is asked for its versions.
+    checking: AsyncMutex<()>,
 }
 
 /// A process that was started.
 struct Running {
     child: Child,
     client: StreamClient,
-    /// The server has said that it speaks our version, or the owner of the process checks that.
+    /// The server has said that it speaks our version.
     is_checked: bool,
     started: Instant,
     /// How often it was asked for its versions.
@@ -75,8 +79,9 @@ struct Running {
 
 impl Running {
     /// Returns true if no request can be sent: it has exited, or hangs since its start.
-    fn is_useless(&self, timeout: Duration) -> bool {
-        self.client.is_closed() || !self.is_checked && self.started.elapsed() >= 2 * timeout
+    fn is_useless(&self, start_timeout: Duration) -> bool {
+        let hangs = || !self.client.has_received() && self.started.elapsed() >= start_timeout;
+        self.client.is_closed() || hangs()
     }
 }
 
@@ -112,8 +117,10 @@ impl ChildServer {
         Self {
             spec: ProcessSpec { program: program.into(), args, env: Vec::new() },
             timeout: Duration::from_mins(2),
+            start_timeout: Duration::from_mins(5),
             max_message: DEFAULT_MAX_MESSAGE,
-            running: Mutex::new(None),
+            running: Mutex::default(),
+            checking: AsyncMutex::default(),
         }
     }
 
@@ -126,11 +133,16 @@ impl ChildServer {
     /// Sets the timeout of one request, and the timeout of the start of the process before it.
     /// Requests that wait for the same start share its time. Default: 2 min. It does not apply to
     /// subscriptions.
-    ///
-    /// A process that has not answered its first request after twice this time is replaced by the
-    /// next request.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
+        self
+    }
+
+    /// Sets the time after which a process that has sent no message since its start is replaced, by
+    /// the next request. Default: 5 min. Until then, requests that have waited for their own
+    /// [`timeout`](Self::timeout) fail.
+    pub fn start_timeout(mut self, time: Duration) -> Self {
+        self.start_timeout = time;
         self
     }
 
@@ -142,8 +154,8 @@ impl ChildServer {
 
     /// Returns true if no process is running: it was not started, or it has exited. The next
     /// request starts one.
-    pub async fn has_exited(&self) -> bool {
-        self.running.lock().await.as_ref().is_none_or(|running| running.client.is_closed())
+    pub fn has_exited(&self) -> bool {
+        self.lock().as_ref().is_none_or(|running| running.client.is_closed())
     }
 
     /// Shuts the process down (specification: stdio, "Shutdown"): closes its standard input and
@@ -152,7 +164,7 @@ impl ChildServer {
     ///
     /// Dropping the future kills the process at once. The next request starts it again.
     pub async fn shutdown(&self, timeout: Duration) {
-        let running = self.running.lock().await.take();
+        let running = self.lock().take();
         if let Some(running) = running {
             shut_down(running, timeout).await;
         }
@@ -167,28 +179,19 @@ impl ChildServer {
     ///
     /// If the process cannot be started.
     #[doc(hidden)]
-    pub async fn start(&self) -> Result<StreamClient, TransportError> {
-        self.start_in(&mut *self.running.lock().await)
+    pub fn start(&self) -> Result<StreamClient, TransportError> {
+        let mut running = self.lock();
+        Ok(self.current(&mut running)?.client.clone())
     }
 
     /// Like [`ChildServer::start`], after a process was started. Fails if it was shut down since.
     #[doc(hidden)]
-    pub async fn restart(&self) -> Result<StreamClient, TransportError> {
-        let mut running = self.running.lock().await;
+    pub fn restart(&self) -> Result<StreamClient, TransportError> {
+        let mut running = self.lock();
         if running.is_none() {
             return Err(TransportError::not_sent("the server was shut down"));
         }
-        self.start_in(&mut running)
-    }
-
-    fn start_in(&self, running: &mut Option<Running>) -> Result<StreamClient, TransportError> {
-        if let Some(running) = running.as_ref().filter(|running| !running.client.is_closed()) {
-            return Ok(running.client.clone());
-        }
-        let started = self.spawn(running)?;
-        let client = started.client.clone();
-        *running = Some(Running { is_checked: true, ..started });
-        Ok(client)
+        Ok(self.current(&mut running)?.client.clone())
     }
 
     /// Returns the timeout of one request.
@@ -197,44 +200,65 @@ impl ChildServer {
         self.timeout
     }
 
-    /// Returns the client of the running process, and starts the process if there is none.
-    async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
-        let mut running = self.running.lock().await;
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the running process, and starts one if there is none.
+    fn current<'r>(
+        &self,
+        running: &'r mut Option<Running>,
+    ) -> Result<&'r mut Running, TransportError> {
         let current = match running.take() {
-            Some(current) if !current.is_useless(self.timeout) => current,
-            useless => {
-                *running = useless;
-                self.spawn(&mut running)?
-            }
+            Some(current) if !current.is_useless(self.start_timeout) => current,
+            useless => self.spawn(useless)?,
         };
-        // It is kept also if this request is cancelled, or if the process is slow to start.
-        let current = running.insert(current);
-        let client = current.client.clone();
-        if current.is_checked || request.method == method::DISCOVER {
+        Ok(running.insert(current))
+    }
+
+    /// Returns the client of a process that speaks our version.
+    async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
+        if let Some(client) = self.usable(request)? {
             return Ok(client);
         }
+        let _checking = self.checking.lock().await;
+        // Another request may have checked it meanwhile.
+        if let Some(client) = self.usable(request)? {
+            return Ok(client);
+        }
+        let (client, probe) = {
+            let mut running = self.lock();
+            let current = self.current(&mut running)?;
+            current.probes += 1;
+            (current.client.clone(), current.probes)
+        };
         let program = self.spec.program.to_string_lossy();
-        current.probes += 1;
-        match check_version(&program, &client, request, current.probes).await {
-            Ok(()) => {
-                current.is_checked = true;
-                Ok(client)
-            }
-            Err(error) => {
-                if !error.is_transient()
-                    && let Some(other) = running.take()
-                {
-                    tokio::spawn(shut_down(other, DROP_TIMEOUT));
-                }
-                Err(error)
+        // The process is kept if this request is cancelled, or if it is slow to start.
+        let checked = check_version(&program, &client, request, probe).await;
+        let mut running = self.lock();
+        if let Some(own) = running.as_mut().filter(|own| own.client.is_same_stream(&client)) {
+            own.is_checked |= checked.is_ok();
+            if checked.as_ref().is_err_and(|error| !error.is_transient())
+                && let Some(other) = running.take()
+            {
+                tokio::spawn(shut_down(other, DROP_TIMEOUT));
             }
         }
+        checked.map(|()| client)
+    }
+
+    /// Returns the client of the running process if a request can be sent to it as it is.
+    fn usable(&self, request: &Request) -> Result<Option<StreamClient>, TransportError> {
+        let mut running = self.lock();
+        let current = self.current(&mut running)?;
+        let is_usable = current.is_checked || request.method == method::DISCOVER;
+        Ok(is_usable.then(|| current.client.clone()))
     }
 
     /// Starts the process, in place of one that has exited, closed a stream, or hangs.
-    fn spawn(&self, running: &mut Option<Running>) -> Result<Running, TransportError> {
+    fn spawn(&self, former: Option<Running>) -> Result<Running, TransportError> {
         let program = self.spec.program.to_string_lossy();
-        if let Some(former) = running.take() {
+        if let Some(former) = former {
             let reason = if former.client.is_closed() {
                 "it has exited or closed a stream"
             } else {
@@ -266,7 +290,7 @@ impl ChildServer {
 impl Drop for ChildServer {
     fn drop(&mut self) {
         if let (Some(running), Ok(runtime)) =
-            (self.running.get_mut().take(), tokio::runtime::Handle::try_current())
+            (self.lock().take(), tokio::runtime::Handle::try_current())
         {
             runtime.spawn(shut_down(running, DROP_TIMEOUT));
         }
@@ -284,8 +308,9 @@ impl Transport for ChildServer {
         let response = client.send(outgoing).await?;
         let program = self.spec.program.to_string_lossy();
         if is_discover && check_discovered(&program, &response).is_ok() {
-            let mut running = self.running.lock().await;
-            if let Some(running) = running.as_mut().filter(|_| !client.is_closed()) {
+            let mut running = self.lock();
+            if let Some(running) = running.as_mut().filter(|own| own.client.is_same_stream(&client))
+            {
                 running.is_checked = true;
             }
         }

@@ -19,6 +19,8 @@ use crate::unread::{MAX_UNREAD, MAX_UNREAD_BYTES, Sender};
 pub(super) struct Pending {
     /// One end of the stream is closed: no more requests can be sent.
     pub(super) closed: bool,
+    /// The server has sent a message.
+    pub(super) has_received: bool,
     /// Gets messages that concern no request, if anything reads them: for legacy servers.
     pub(super) unsolicited: Option<Sender<Message>>,
     pub(super) waiters: HashMap<RequestId, Waiter>,
@@ -51,6 +53,7 @@ impl Waiter {
 impl Pending {
     /// Passes a message from the server to the request that it concerns.
     pub(super) fn deliver(&mut self, message: Message) {
+        self.has_received = true;
         match message {
             Message::Response(response) => self.deliver_response(response),
             Message::Notification(notification) => self.deliver_notification(notification),

@@ -103,6 +103,11 @@ impl StreamClient {
         self.shared.lock().closed
     }
 
+    /// Returns true if the server has sent a message.
+    pub(super) fn has_received(&self) -> bool {
+        self.shared.lock().has_received
+    }
+
     /// Closes the client's end of the stream, which asks the server to end. Requests that are
     /// queued are written before. Dropping all clones closes it, too.
     pub fn close(&self) {
