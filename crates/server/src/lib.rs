@@ -93,6 +93,9 @@ pub mod middleware;
 mod output;
 mod prompt;
 mod question;
+#[cfg(feature = "redis")]
+#[doc(hidden)]
+pub mod redis_connection;
 mod registry;
 mod request_parts;
 mod resource;

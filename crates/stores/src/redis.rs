@@ -5,16 +5,16 @@ mod reply;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mrtr_server::redis_connection::RedisConnection;
 use mrtr_server::tasks::{
     Claim, Created, HeldTask, Lease, NewTask, RunEnd, TaskKey, TaskRecord, TaskStore,
     TaskStoreError, TaskWrite, Verdict,
 };
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::ConnectionManager;
 use redis::{
-    Client, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
+    ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
 };
 
 use self::listener::Listener;
@@ -65,18 +65,10 @@ macro_rules! script {
 /// expired are deleted by Redis. The keys of a script are in several slots, so a Redis cluster
 /// cannot be used.
 pub struct RedisTaskStore {
-    client: Client,
-    connection: Mutex<Connection>,
+    connection: RedisConnection,
     listener: Listener,
     prefix: String,
     scripts: Scripts,
-}
-
-/// The connection in use, and the number of those that were replaced.
-#[derive(Clone)]
-struct Connection {
-    manager: ConnectionManager,
-    replaced: u64,
 }
 
 struct Scripts {
@@ -98,11 +90,8 @@ impl RedisTaskStore {
     /// [`TaskStoreError::Unavailable`], if the URL is invalid or the server does not reply within a
     /// few seconds. The error does not contain the password.
     pub async fn connect(url: &str) -> Result<Self, TaskStoreError> {
-        let client = Client::open(url).map_err(failed)?;
-        let connection = client.get_connection_manager_with_config(config()).await;
-        let connection = connection.map_err(failed)?;
-        check(&mut connection.clone()).await;
-        let connection = Mutex::new(Connection { manager: connection, replaced: 0 });
+        let connection = RedisConnection::connect(url, TIMEOUT).await.map_err(failed)?;
+        check(&mut connection.get().0).await;
         let scripts = Scripts {
             create: script!("redis/create.lua"),
             read: script!("redis/read.lua"),
@@ -111,8 +100,8 @@ impl RedisTaskStore {
             claim: script!("redis/claim.lua", if full),
             write: script!("redis/write.lua", if full),
         };
-        let listener = Listener::new(client.clone());
-        Ok(Self { client, connection, listener, prefix: "mrtr:".to_owned(), scripts })
+        let listener = Listener::new(connection.client().clone());
+        Ok(Self { connection, listener, prefix: "mrtr:".to_owned(), scripts })
     }
 
     /// Sets the prefix of all keys. Default: `mrtr:`. Services that share a Redis do not need
@@ -133,48 +122,16 @@ impl RedisTaskStore {
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, TaskStoreError> {
-        let Connection { mut manager, replaced } = self.connection().clone();
-        let result = call.invoke_async(&mut manager).await;
+        let (mut connection, number) = self.connection.get();
+        let result = call.invoke_async(&mut connection).await;
+        self.connection.settle(number, &result);
         if let Err(error) = &result
             && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            self.leave_replica(replaced);
+            self.listener.subscribe_again();
         }
         result.map_err(failed)
     }
-
-    /// Replaces the connection to a server that has become a replica in a failover: the address
-    /// leads to another one sooner or later, but Redis does not close connections of its own
-    /// accord.
-    fn leave_replica(&self, replaced: u64) {
-        let mut connection = self.connection();
-        // Operations at the same time are refused on the same connection.
-        if connection.replaced != replaced {
-            return;
-        }
-        // It connects with the next operation.
-        match self.client.get_connection_manager_lazy(config()) {
-            Ok(manager) => {
-                tracing::warn!(target: "mrtr::tasks", "Redis is read-only: connecting again");
-                *connection = Connection { manager, replaced: replaced + 1 };
-                self.listener.subscribe_again();
-            }
-            Err(error) => {
-                tracing::warn!(target: "mrtr::tasks", %error, "Redis is read-only");
-            }
-        }
-    }
-
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn config() -> ConnectionManagerConfig {
-    ConnectionManagerConfig::new()
-        .set_connection_timeout(Some(TIMEOUT))
-        .set_response_timeout(Some(TIMEOUT))
-        .set_number_of_retries(1)
 }
 
 /// Warns of settings that lose tasks. Where the command is forbidden, they cannot be read.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisError, Script};
+use mrtr_server::redis_connection::RedisConnection;
+use redis::{RedisResult, Script};
 
 use super::store::{Decision, Quota, RateLimitError, RateLimitStore};
 
@@ -31,11 +31,12 @@ const MAX_MICROS: u64 = 1 << 50;
 
 /// Counters in Redis 7 or newer, or in Valkey, which all replicas share.
 ///
-/// Each request runs one script, over a connection that reconnects automatically. A request waits
+/// Each request runs one script, over a connection that is restored when it breaks, and replaced
+/// when a failover has made the server a replica. A request waits
 /// at most 500 ms for the reply. Each counter is a key with the prefix `mrtr:rate:`, and expires
 /// when its quota is full again. Intervals are counted in whole microseconds.
 pub struct RedisRateLimitStore {
-    connection: ConnectionManager,
+    connection: RedisConnection,
     script: Script,
 }
 
@@ -49,16 +50,9 @@ impl RedisRateLimitStore {
     /// If the URL is invalid, or the server does not reply. The error does not contain the
     /// password.
     pub async fn connect(url: &str) -> Result<Self, RateLimitError> {
-        let client = Client::open(url).map_err(RateLimitError::new)?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT))
-            .set_number_of_retries(1);
-        let connection = client.get_connection_manager_with_config(config).await;
-        Ok(Self {
-            connection: connection.map_err(RateLimitError::new)?,
-            script: Script::new(COUNT),
-        })
+        let connection = RedisConnection::connect(url, TIMEOUT).await;
+        let connection = connection.map_err(RateLimitError::new)?;
+        Ok(Self { connection, script: Script::new(COUNT) })
     }
 }
 
@@ -68,8 +62,9 @@ impl RateLimitStore for RedisRateLimitStore {
         let micros = micros.clamp(1, MAX_MICROS / u64::from(quota.burst));
         let mut script = self.script.key(format!("mrtr:rate:{key}"));
         script.arg(micros).arg(quota.burst);
-        let mut connection = self.connection.clone();
-        let waiting: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
+        let (mut connection, number) = self.connection.get();
+        let waiting: RedisResult<u64> = script.invoke_async(&mut connection).await;
+        self.connection.settle(number, &waiting);
         Ok(match waiting.map_err(RateLimitError::new)? {
             0 => Decision::Allowed,
             micros => Decision::Denied { retry_after: Duration::from_micros(micros) },

@@ -1,5 +1,7 @@
 //! Counters in Redis, with a real server.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +37,24 @@ async fn replicas_share_counters_which_expire() {
     let ttl = redis.command("PTTL mrtr:rate:t:call:21:https://login.exampleb");
     let ttl: u64 = ttl.strip_prefix(':').unwrap().parse().unwrap();
     assert!((1_100_000..=1_200_000).contains(&ttl), "20 min, until one more is allowed: {ttl} ms");
+}
+
+/// After a failover, the old server keeps its connections, and is read-only.
+#[tokio::test]
+async fn store_connects_again_if_the_server_has_become_a_replica() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let address = old.socket().with_file_name("address");
+    symlink(old.socket(), &address).unwrap();
+    let url = format!("redis+unix://{}", address.display());
+    let (store, quota) = (RedisRateLimitStore::connect(&url).await.unwrap(), Quota::new(7, HOUR));
+    store.count("before", quota).await.unwrap();
+    // Nothing listens there: it stays alone.
+    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
+    fs::remove_file(&address).unwrap();
+    symlink(new.socket(), &address).unwrap();
+    store.count("lost", quota).await.unwrap_err();
+    store.count("kept", quota).await.unwrap();
+    assert_eq!(new.command("DBSIZE"), ":1");
 }
 
 #[tokio::test]

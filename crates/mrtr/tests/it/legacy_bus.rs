@@ -132,9 +132,26 @@ async fn redis_bus_publishes_at_the_new_primary() {
     assert!(error.to_string().contains("Redis is a replica"), "{error}");
     fs::remove_file(&address).unwrap();
     symlink(new.socket(), &address).unwrap();
-    bus.publish("kept".to_owned()).await.unwrap();
+    // It connects at most once per second.
+    eventually("it is published", async || bus.publish("kept".to_owned()).await.is_ok()).await;
     assert_eq!(other.receive().await, "kept");
     // It listens at the new server, too.
+    receives_again(&bus).await;
+}
+
+/// Such as while a new server does not know the user yet.
+#[tokio::test]
+async fn redis_bus_logs_in_again_after_a_refusal() {
+    let redis = Redis::start();
+    assert_eq!(redis.command("ACL SETUSER app on >secret ~* &* +@all"), "+OK");
+    let url = format!("{}?user=app&pass=secret", redis.url());
+    let bus = RedisBus::connect(&url, "test").await.unwrap();
+    assert_eq!(redis.command("ACL SETUSER app off"), "+OK");
+    redis.command("CLIENT KILL USER app");
+    for _ in 0..5 {
+        bus.publish("refused".to_owned()).await.unwrap_err();
+    }
+    assert_eq!(redis.command("ACL SETUSER app on"), "+OK");
     receives_again(&bus).await;
 }
 

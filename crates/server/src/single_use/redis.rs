@@ -1,11 +1,12 @@
 //! A single-use store in Redis.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, FromRedisValue, RedisError, cmd};
+use redis::{Cmd, FromRedisValue, RedisError, cmd};
 
 use super::{SingleUseStore, StoreError};
+use crate::redis_connection::RedisConnection;
 
 /// The timeout of a connection attempt, and of a reply.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,7 +16,8 @@ const MAX_TIME: Duration = Duration::from_hours(24 * 36_525);
 
 /// A [`SingleUseStore`] in Redis 7 or newer, or in Valkey.
 ///
-/// All calls share one connection, which is restored when it breaks.
+/// All calls share one connection, which is restored when it breaks, and replaced when a failover
+/// has made the server a replica.
 ///
 /// A state whose entry is lost can be used again, so configure Redis to keep its entries:
 ///
@@ -28,7 +30,7 @@ const MAX_TIME: Duration = Duration::from_hours(24 * 36_525);
 /// commands.
 #[derive(Clone)]
 pub struct RedisStore {
-    connection: ConnectionManager,
+    connection: Arc<RedisConnection>,
     prefix: String,
 }
 
@@ -42,13 +44,8 @@ impl RedisStore {
     /// [`StoreError::Unavailable`], if the URL is invalid or the server does not reply within a few
     /// seconds. The error does not contain the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let client = Client::open(url).map_err(unavailable)?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT))
-            .set_number_of_retries(1);
-        let connection = client.get_connection_manager_with_config(config).await;
-        Ok(Self { connection: connection.map_err(unavailable)?, prefix: "mrtr:".to_owned() })
+        let connection = RedisConnection::connect(url, TIMEOUT).await.map_err(unavailable)?;
+        Ok(Self { connection: Arc::new(connection), prefix: "mrtr:".to_owned() })
     }
 
     /// Sets the prefix of all keys. Default: `mrtr:`. Services that share a Redis do not need
@@ -68,7 +65,10 @@ impl RedisStore {
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        command.query_async(&mut self.connection.clone()).await.map_err(|error: RedisError| {
+        let (mut connection, number) = self.connection.get();
+        let result = command.query_async(&mut connection).await;
+        self.connection.settle(number, &result);
+        result.map_err(|error| {
             // The reply of a full Redis: `-OOM command not allowed when used memory > 'maxmemory'`.
             if error.code() == Some("OOM") { StoreError::Full } else { unavailable(error) }
         })

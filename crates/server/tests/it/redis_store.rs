@@ -1,5 +1,7 @@
 //! The single-use store in Redis, with a real server.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +62,45 @@ async fn redis_store_makes_a_state_work_once_across_replicas() {
         (660_000..=722_000).contains(&left),
         "expected the answer timeout and a little more, not {left} ms"
     );
+}
+
+/// After a failover, the old server keeps its connections, and is read-only.
+#[tokio::test]
+async fn redis_store_connects_again_if_the_server_has_become_a_replica() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let address = old.socket().with_file_name("address");
+    symlink(old.socket(), &address).unwrap();
+    let store = RedisStore::connect(&format!("redis+unix://{}", address.display())).await.unwrap();
+    store.claim("before", b"x", MINUTE).await.unwrap();
+    // Nothing listens there: it stays alone.
+    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
+    fs::remove_file(&address).unwrap();
+    symlink(new.socket(), &address).unwrap();
+    store.claim("lost", b"x", MINUTE).await.unwrap_err();
+    store.claim("kept", b"x", MINUTE).await.unwrap();
+    assert_eq!(new.command("DBSIZE"), ":1");
+}
+
+/// Such as while a new server does not know the user yet.
+#[tokio::test]
+async fn redis_store_logs_in_again_after_a_refusal() {
+    let redis = Redis::start();
+    assert_eq!(redis.command("ACL SETUSER app on >secret ~* &* +@all"), "+OK");
+    let url = format!("{}?user=app&pass=secret", redis.url());
+    let store = RedisStore::connect(&url).await.unwrap();
+    store.claim("before", b"x", MINUTE).await.unwrap();
+    assert_eq!(redis.command("ACL SETUSER app off"), "+OK");
+    redis.command("CLIENT KILL USER app");
+    for n in 0..5 {
+        store.claim(&format!("refused {n}"), b"x", MINUTE).await.unwrap_err();
+    }
+    assert_eq!(redis.command("ACL SETUSER app on"), "+OK");
+    let accepted = async {
+        while store.claim("after", b"x", MINUTE).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(MINUTE, accepted).await.unwrap();
 }
 
 /// One of many concurrent claims wins.

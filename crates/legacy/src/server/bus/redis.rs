@@ -8,9 +8,9 @@ use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo as _, RedisResult, Value, cmd};
+use redis::{Client, ErrorKind, IntoConnectionInfo as _, RedisResult, Value, cmd};
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{BusError, ReplicaBus};
 
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Redis keeps no messages: what is published while the connection of a replica is broken does not
 /// reach it. Broken connections are restored within about 25 s.
 ///
-/// After a failover, the old server may keep its connections. What is published there does not
+/// The URL must lead to the primary. After a failover, the old server may keep its connections. What is published there does not
 /// reach the subscribers of the new one, so every message is sent with `ROLE`: if the server has
 /// become a replica, the message is published again on a new connection. Without the permission for
 /// `ROLE`, the old server must close its connections, as Redis Sentinel makes it do.
@@ -42,11 +42,12 @@ pub struct RedisBus {
     moved: Notify,
 }
 
-/// The connection for `PUBLISH`, and how often it was replaced.
+/// The connection for `PUBLISH`.
 #[derive(Clone)]
 struct Publisher {
     connection: ConnectionManager,
-    replaced: u64,
+    /// When it replaced another one.
+    since: Option<Instant>,
 }
 
 impl RedisBus {
@@ -73,7 +74,7 @@ impl RedisBus {
         let subscription = subscribe(&client, &channel).await?;
         Ok(Self {
             client,
-            publisher: SyncMutex::new(Publisher { connection, replaced: 0 }),
+            publisher: SyncMutex::new(Publisher { connection, since: None }),
             channel,
             subscription: Mutex::new(Some(subscription)),
             moved: Notify::new(),
@@ -83,7 +84,7 @@ impl RedisBus {
     /// Publishes a message. Returns false if the server is a replica; then the connection is
     /// replaced, since the address leads to the new primary sooner or later.
     async fn publish_at_primary(&self, message: &str) -> Result<bool, BusError> {
-        let Publisher { mut connection, replaced } = self.publisher().clone();
+        let Publisher { mut connection, since } = self.publisher().clone();
         let mut connection_for_role = connection.clone();
         let (mut publish, role) = (cmd("PUBLISH"), cmd("ROLE"));
         publish.arg(&self.channel).arg(message);
@@ -92,21 +93,36 @@ impl RedisBus {
             publish.query_async::<()>(&mut connection),
             role.query_async::<Vec<Value>>(&mut connection_for_role),
         );
-        sent.map_err(BusError::new)?;
+        if let Err(error) = sent {
+            // The manager keeps a connection that leads nowhere, and the error of a refused login.
+            if error.is_timeout() || error.kind() == ErrorKind::AuthenticationFailed {
+                self.replace(since)?;
+            }
+            return Err(BusError::new(error));
+        }
         // Where the command is forbidden, the role is unknown.
         if !role.is_ok_and(|role| role.first() == Some(&Value::BulkString(b"slave".to_vec()))) {
             return Ok(true);
         }
-        let mut publisher = self.publisher();
-        // Another message may have found out at the same time.
-        if publisher.replaced == replaced {
-            tracing::warn!(target: "mrtr::legacy", "Redis is a replica: connecting again");
-            let connection = self.client.get_connection_manager_lazy(config());
-            let connection = connection.map_err(BusError::new)?;
-            *publisher = Publisher { connection, replaced: replaced + 1 };
+        if self.replace(since)? {
             self.moved.notify_one();
         }
         Ok(false)
+    }
+
+    /// Replaces the connection that is in use `since` then, but not sooner than [`PAUSE`] after the
+    /// last time. The next message connects. Returns false if it is not replaced.
+    fn replace(&self, since: Option<Instant>) -> Result<bool, BusError> {
+        let mut publisher = self.publisher();
+        // Another message may have replaced it at the same time.
+        if publisher.since != since || since.is_some_and(|since| since.elapsed() < PAUSE) {
+            return Ok(false);
+        }
+        tracing::warn!(target: "mrtr::redis", "connecting to Redis again");
+        let connection = self.client.get_connection_manager_lazy(config());
+        let connection = connection.map_err(BusError::new)?;
+        *publisher = Publisher { connection, since: Some(Instant::now()) };
+        Ok(true)
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher> {
@@ -153,22 +169,23 @@ impl ReplicaBus for RedisBus {
         let mut subscription = self.subscription.lock().await;
         loop {
             if let Some(open) = subscription.as_mut() {
-                let message = tokio::select! {
-                    message = next(open) => message,
-                    () = self.moved.notified() => None,
-                };
-                if let Some(message) = message {
-                    return message;
+                tokio::select! {
+                    message = next(open) => match message {
+                        Some(message) => return message,
+                        None => *subscription = None,
+                    },
+                    // Until there is another one, the old one is better than none: messages of the
+                    // primary reach its replicas.
+                    () = self.moved.notified() => {}
                 }
             }
-            *subscription = match subscribe(&self.client, &self.channel).await {
-                Ok(open) => Some(open),
+            match subscribe(&self.client, &self.channel).await {
+                Ok(open) => *subscription = Some(open),
                 Err(error) => {
                     tracing::warn!(target: "mrtr::legacy", %error, "subscribing failed");
                     sleep(PAUSE).await;
-                    None
                 }
-            };
+            }
         }
     }
 }
