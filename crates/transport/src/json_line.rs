@@ -1,18 +1,9 @@
 //! JSON on one line, for framings that end a message with a line break.
 
-use mrtr_schema::RawJson;
-
-/// Returns the text without its line breaks.
+/// Removes the line breaks of JSON text from `start` on.
 ///
 /// In JSON text, raw line breaks occur between tokens only, where they have no meaning. Few writers
 /// emit any, so the common case is a search and no copy.
-pub(crate) fn one_line(json: RawJson) -> String {
-    let mut text = String::from(json);
-    remove_line_breaks(&mut text, 0);
-    text
-}
-
-/// Removes the line breaks of a text from `start` on.
 pub(crate) fn remove_line_breaks(text: &mut String, start: usize) {
     let is_break = |c: char| matches!(c, '\n' | '\r');
     let tail = text.get(start..).unwrap_or_default();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult};
 use mrtr_schema::input::{InputRequest, InputResponses};
-use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
+use mrtr_schema::jsonrpc::{ErrorObject, RequestId, code};
 use mrtr_schema::method;
 use mrtr_schema::roots::ListRootsResult;
 use mrtr_schema::sampling::CreateMessageResult;
 use mrtr_schema::tasks::{DetailedTask, GetTaskResult, Task, TaskState, TaskStatus};
-use mrtr_transport::RequestHandler;
+use mrtr_transport::{RequestHandler, retry_after};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -34,9 +34,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for the end of a task that was cancelled.
 const LONGEST_CANCELLATION: Duration = Duration::from_secs(2);
 
-/// The first and the longest pause between two polls of a task that is working.
+/// The first pause between two polls of a task that is working. It doubles up to the interval that
+/// the task asks for, or to [`LONGEST_PAUSE`] if it asks for none.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Parameters with a task id.
 #[derive(Deserialize)]
@@ -81,6 +82,9 @@ impl<H: RequestHandler> Engine<H> {
     }
 
     /// Waits until a task has questions or has ended, for at most [`LONGEST_WAIT`].
+    ///
+    /// The polls pass the layers of the server, as those of a client do. The task goes on also if
+    /// one of them is refused or fails.
     pub(crate) async fn settled_task(
         &self,
         caller: &Caller,
@@ -88,18 +92,19 @@ impl<H: RequestHandler> Engine<H> {
     ) -> Result<Waited, ErrorObject> {
         let mut shutdown = pin!(self.handler.shutdown_begun());
         let mut end = pin!(sleep(LONGEST_WAIT));
-        let mut pause = FIRST_PAUSE;
+        let mut poll = Poll::default();
         loop {
-            let task = self.task(caller, task_id).await?;
-            if task.task().status != TaskStatus::Working {
-                return Ok(Waited::Settled(Box::new(task)));
+            match self.task(caller, task_id).await {
+                Ok(task) if task.task().status != TaskStatus::Working => {
+                    return Ok(Waited::Settled(Box::new(task)));
+                }
+                read => poll.note(read.as_ref().map(DetailedTask::task))?,
             }
             tokio::select! {
                 () = &mut shutdown => return Ok(Waited::ShuttingDown),
                 () = &mut end => return Ok(Waited::Working),
-                () = sleep(pause) => {}
+                () = sleep(poll.pause) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -186,17 +191,18 @@ impl<H: RequestHandler> Engine<H> {
         // The replica that runs the task learns of it later. Until then, the task can still end in
         // another way: the response has the status that it really has.
         let mut end = pin!(sleep(LONGEST_CANCELLATION));
-        let mut pause = FIRST_PAUSE;
+        let mut poll = Poll::default();
         loop {
-            task = effective(&self.task(caller, &task_id).await?);
+            let read = self.task(caller, &task_id).await.map(|task| effective(&task));
+            poll.note(read.as_ref())?;
+            task = read.unwrap_or(task);
             if !is_open(&task) {
                 break;
             }
             tokio::select! {
                 () = &mut end => break,
-                () = sleep(pause) => {}
+                () = sleep(poll.pause) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         Ok(Answer::Json(write_response(&call.request.id, &form.write(&task))))
     }
@@ -236,6 +242,40 @@ impl<H: RequestHandler> Engine<H> {
             TaskState::Cancelled => Err(ErrorObject::internal("The task was cancelled")),
             TaskState::Working => Err(malformed(&"a task that is working")),
         }
+    }
+}
+
+/// The pauses between polls of a task.
+struct Poll {
+    next: Duration,
+    /// The pause before the next poll.
+    pause: Duration,
+}
+
+impl Default for Poll {
+    fn default() -> Self {
+        Self { next: FIRST_PAUSE, pause: Duration::ZERO }
+    }
+}
+
+impl Poll {
+    /// Sets the pause after a poll.
+    ///
+    /// # Errors
+    ///
+    /// The error of the poll, if the next one will not succeed either.
+    fn note(&mut self, read: Result<&Task, &ErrorObject>) -> Result<(), ErrorObject> {
+        let (interval, least) = match read {
+            Ok(task) => (task.poll_interval_ms.map(Duration::from_millis), Duration::ZERO),
+            Err(error) => match retry_after(error) {
+                Some(pause) => (None, pause),
+                None if error.code == code::INTERNAL_ERROR => (None, Duration::ZERO),
+                None => return Err(error.clone()),
+            },
+        };
+        self.pause = self.next.max(least);
+        self.next = (self.next * 2).min(interval.unwrap_or(LONGEST_PAUSE));
+        Ok(())
     }
 }
 

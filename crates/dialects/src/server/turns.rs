@@ -291,7 +291,9 @@ impl Turn {
         out.byte(FORMAT);
         out.bytes(crate::wire::call::id_json(&request.id).as_str().as_bytes());
         out.bytes(request.method.as_bytes());
-        out.option(request.params.as_ref().map(|params| params.as_str().as_bytes()));
+        // A task has its arguments.
+        let params = request.params.as_ref().filter(|_| matches!(place, Place::Round(_)));
+        out.option(params.map(|params| params.as_str().as_bytes()));
         out.bytes(name.as_bytes()).number(keys.len() as u64);
         for key in keys {
             out.bytes(key.as_bytes());

@@ -240,6 +240,27 @@ async fn a_replica_that_shuts_down_does_not_wait_for_a_task() {
     assert_eq!(text(&result), "awake");
 }
 
+/// The call would be lost, and the task go on.
+#[tokio::test(start_paused = true)]
+async fn refused_poll_does_not_end_a_call() {
+    let world = World::with_rate_limit();
+    let replica = world.endpoint(Dialect::MultiTurnSse);
+    for tool in ["sleepy", "failing"] {
+        let result = replica.post(&call(1, tool)).await.json();
+        assert!(result["result"]["content"].is_array(), "{tool}: {result}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_of_a_task_are_not_in_its_event_ids() {
+    let world = World::new();
+    let mut long = call(1, "noted");
+    long["params"]["arguments"] = json!({ "input": "x".repeat(20_000) });
+    let turn = world.endpoint(Dialect::MultiTurnSse).post(&long).await;
+    let result = answer_turn(&world.endpoint(Dialect::MultiTurnSse), &turn, "a").await;
+    assert_eq!(text(&result.json()), "a 20000");
+}
+
 /// Begins a call as a task, and returns its id.
 async fn begin_task(replica: &Replica, tool: &str) -> Value {
     let mut begin = call(1, tool);

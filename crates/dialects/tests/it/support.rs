@@ -1,5 +1,6 @@
 //! Replicas with the tools of the proposals, and messages to them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use mrtr_dialects::{Dialect, DialectEndpoint};
 use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::sampling::{CreateMessageParams, ModelHint, ModelPreferences};
+use mrtr_server::middleware::{self, FromFnLayer, Next, from_fn};
 use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, KeyRing, Principal, Result, Secret, Server, Tool};
 use mrtr_transport::http::RequestLimits;
@@ -73,17 +76,55 @@ pub(crate) fn keys() -> KeyRing {
     KeyRing::builder("https://test.example/mcp").active(secret).build().unwrap()
 }
 
+type Handled = Pin<Box<dyn Future<Output = Result<middleware::Response, ErrorObject>> + Send>>;
+
 /// What several replicas share.
 #[derive(Clone)]
 pub(crate) struct World {
     store: Arc<MemoryTaskStore>,
     /// How often the step of `book` has run.
     pub(crate) steps: Arc<AtomicUsize>,
+    /// How often a task was read. A rate limit refuses every second time, if it is on.
+    polls: Arc<AtomicUsize>,
+    has_rate_limit: bool,
+}
+
+async fn rooted(cx: Context) -> Result<String> {
+    Ok(format!("{:?}", cx.roots("roots").await?))
+}
+
+async fn noted(cx: Context, Input { input: note }: Input) -> Result<String> {
+    let Input { input } = cx.elicit("a", "A?").await?;
+    Ok(format!("{input} {}", note.len()))
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { store: Arc::new(MemoryTaskStore::new(100)), steps: Arc::default() }
+        Self {
+            store: Arc::new(MemoryTaskStore::new(100)),
+            steps: Arc::default(),
+            polls: Arc::default(),
+            has_rate_limit: false,
+        }
+    }
+
+    pub(crate) fn with_rate_limit() -> Self {
+        Self { has_rate_limit: true, ..Self::new() }
+    }
+
+    fn rate_limit(
+        &self,
+    ) -> FromFnLayer<impl Fn(middleware::Request, Next) -> Handled + Clone + Send + Sync + 'static>
+    {
+        let (polls, has_rate_limit) = (Arc::clone(&self.polls), self.has_rate_limit);
+        from_fn(move |request: middleware::Request, next: Next| -> Handled {
+            let is_read = has_rate_limit && request.method() == "tasks/get";
+            if is_read && polls.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+                let refusal = mrtr_transport::too_many_requests(Duration::from_millis(10));
+                return Box::pin(async { Err(refusal) });
+            }
+            Box::pin(next.run(request))
+        })
     }
 
     pub(crate) fn steps(&self) -> usize {
@@ -120,6 +161,7 @@ impl World {
         };
         let now = || TaskPolicy::immediately().poll_interval(Duration::from_millis(100));
         let server = Server::builder("test", "1")
+            .layer(self.rate_limit())
             .key_ring(keys())
             .allow_anonymous()
             .task_store(Arc::clone(&self.store))
@@ -171,15 +213,14 @@ impl World {
             .tool(Tool::new("hidden", "", async |_: Context| "found").visible_to(|caller| {
                 caller.principal().is_some_and(|principal| principal.subject() == "alice")
             }))
-            .tool(Tool::new("rooted", "", async |cx: Context| -> Result<String> {
-                Ok(format!("{:?}", cx.roots("roots").await?))
-            }))
+            .tool(Tool::new("rooted", "", rooted))
             .tool(Tool::new("limited", "", async |_: Context| -> Result<String> {
                 let again = mrtr_transport::too_many_requests(Duration::from_secs(7));
                 Err(mrtr_server::Error::response(again))
             }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
+            .tool(Tool::new("noted", "", noted).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))
             .tool(
                 Tool::new("failing", "", async |_: Context| -> Result<String> {

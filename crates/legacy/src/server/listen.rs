@@ -79,7 +79,7 @@ pub(crate) async fn listen<H: RequestHandler>(
                 if is_open.is_err() {
                     return;
                 }
-                (coming, retry.at) = (Some(start(&mut uris)), None);
+                (coming, retry) = (Some(start(&mut uris)), Retry::default());
             }
             () = sleep_until(retry.at.unwrap_or_else(Instant::now)), if retry.at.is_some() => {
                 (coming, retry.at) = (Some(start(&mut uris)), None);

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use mrtr_schema::RawJson;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::json_line::one_line;
+use crate::json_line::remove_line_breaks;
 
 /// Maximum number of bytes of several lines that are written at once: `PIPE_BUF` on Linux, up to
 /// which a write to a pipe is atomic.
@@ -41,7 +41,8 @@ impl<T: LineState> LineState for Option<Arc<T>> {
 
 /// Returns JSON as a line.
 pub fn json_line(json: RawJson) -> Vec<u8> {
-    let mut line = one_line(json);
+    let mut line = String::from(json);
+    remove_line_breaks(&mut line, 0);
     line.push('\n');
     line.into_bytes()
 }

@@ -28,10 +28,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Redis keeps no messages: what is published while the connection of a replica is broken does not
 /// reach it. Broken connections are restored within about 25 s.
 ///
-/// The URL must lead to the primary. After a failover, the old server may keep its connections. What is published there does not
-/// reach the subscribers of the new one, so every message is sent with `ROLE`: if the server has
-/// become a replica, the message is published again on a new connection. Without the permission for
-/// `ROLE`, the old server must close its connections, as Redis Sentinel makes it do.
+/// The URL must lead to the primary. After a failover, the old server may keep its connections.
+/// What is published there does not reach the subscribers of the new one, so every message is sent
+/// with `ROLE`: if the server has become a replica, the message is published again on a new
+/// connection. Without the permission for `ROLE`, the old server must close its connections, as
+/// Redis Sentinel makes it do.
 pub struct RedisBus {
     client: Client,
     publisher: SyncMutex<Publisher>,
