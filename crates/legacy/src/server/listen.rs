@@ -315,6 +315,28 @@ mod tests {
         assert_eq!(requests_until(hour, wrong, usize::MAX).await, [0, 1]);
     }
 
+    /// Its requests have succeeded, so its changes are not to be missed for long.
+    #[tokio::test(start_paused = true)]
+    async fn change_of_the_subscriptions_begins_with_the_shortest_pause() {
+        let begun = Instant::now();
+        let (gateway, session) = gateway(Moody::new(ErrorObject::internal("no"), usize::MAX));
+        let (sender, _changes) = mpsc::channel::<Notification>(8);
+        let client = async {
+            for n in 1..=3 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert!(session.change(Change::Subscribe(format!("a:{n}"))));
+            }
+            tokio::time::sleep(Duration::from_secs(15)).await;
+        };
+        tokio::select! {
+            () = listen(&gateway, &session, &Context::default(), &sender) => panic!("it has ended"),
+            () = client => {}
+        }
+        let requests = gateway.handler.requests.lock().unwrap();
+        let times: Vec<_> = requests.iter().map(|at| at.duration_since(begun).as_secs()).collect();
+        assert_eq!(times, [0, 1, 2, 3, 13]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn listening_ends_if_the_first_subscription_cannot_succeed() {
         struct Refusing;
