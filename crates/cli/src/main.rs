@@ -18,6 +18,7 @@ mod output;
 mod server_info;
 mod server_json;
 mod signals;
+mod terminal_mode;
 
 use std::process::ExitCode;
 
@@ -25,9 +26,11 @@ use clap::Parser;
 
 use crate::failure::{Failure, Result};
 use crate::options::{Command, Options};
+use crate::terminal_mode::TerminalMode;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let mode = TerminalMode::save();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
         tokio::select! {
             biased;
             done = execute(&options) => done,
-            code = signals::received(&options.command) => Ok(ExitCode::from(code)),
+            code = signals::received(&options.command, &mode) => Ok(ExitCode::from(code)),
         }
     });
     // A prompt may still block a thread at the terminal although its call has ended.

@@ -4,13 +4,14 @@ use std::future::pending;
 
 use crate::options::Command;
 use crate::output;
+use crate::terminal_mode::TerminalMode;
 
 /// Waits for a signal that ends the command, and returns 128 plus its number, as shells do.
 ///
-/// Menus hide the cursor, so it is shown again. The caller then drops the command, which removes
-/// the file of a call that was not paused. Commands other than `call` and `dev` handle signals
-/// themselves, or are ended by them.
-pub(crate) async fn received(command: &Command) -> u8 {
+/// Menus hide the cursor and change the mode of the terminal, so both are restored. The caller then
+/// drops the command, which removes the file of a call that was not paused. Commands other than
+/// `call` and `dev` handle signals themselves, or are ended by them.
+pub(crate) async fn received(command: &Command, mode: &TerminalMode) -> u8 {
     let number = match command {
         Command::Call(_) => signal(true).await,
         // `dev` blocks while cargo builds. Ctrl-C ends cargo, too, so `dev` gets to handle it.
@@ -19,6 +20,7 @@ pub(crate) async fn received(command: &Command) -> u8 {
         _ => pending().await,
     };
     output::show_cursor();
+    mode.restore();
     128 + number
 }
 

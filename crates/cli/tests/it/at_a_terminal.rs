@@ -11,9 +11,13 @@ impl Terminal {
     fn run(args: &[&str]) -> Self {
         // `timeout` ends a program that waits for a key.
         let program = ["timeout", "--foreground", "60", env!("CARGO_BIN_EXE_mrtr")];
-        let command = [&program, args].concat().join(" ");
+        Self::run_command(&[&program, args].concat().join(" "))
+    }
+
+    /// Runs a command of the shell.
+    fn run_command(command: &str) -> Self {
         let child = Command::new("script")
-            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+            .args(["--quiet", "--flush", "--return", "--command", command, "/dev/null"])
             .env("TERM", "xterm")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -42,6 +46,18 @@ impl Terminal {
         stdin.write_all(typed.as_bytes()).unwrap();
         stdin.flush().unwrap();
         self
+    }
+
+    /// Returns what the screen shows next, up to `end`.
+    fn text_before(&mut self, end: u8) -> String {
+        let (mut text, mut byte) = (String::new(), [0]);
+        loop {
+            assert_eq!(self.child.stdout.as_mut().unwrap().read(&mut byte).unwrap(), 1, "{text}");
+            if byte == [end] {
+                return text;
+            }
+            text.push(char::from(byte[0]));
+        }
     }
 
     fn end(&mut self) -> (String, Option<i32>) {
@@ -139,6 +155,19 @@ fn ctrl_c_at_a_menu_shows_the_cursor_again() {
     let (rest, code) = terminal.at("Dismiss", "\u{3}").end();
     assert!(rest.ends_with("\u{1b}[?25h"), "{rest:?}");
     assert_eq!(code, Some(130));
+}
+
+/// The shell would not show what the user types.
+#[test]
+fn signal_at_a_menu_restores_the_terminal() {
+    let (url, program) = (serve(), env!("CARGO_BIN_EXE_mrtr"));
+    let call = format!("sh -c 'echo pid $$.; exec {program} call {url} book --arg people=2'");
+    let mut terminal = Terminal::run_command(&format!("{call}; stty -a"));
+    let pid = terminal.at("pid ", "").text_before(b'.');
+    terminal.at("Dismiss", "");
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    let (rest, _) = terminal.end();
+    assert!(rest.contains(" icanon") && rest.contains(" echo "), "{rest}");
 }
 
 #[test]
