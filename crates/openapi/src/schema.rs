@@ -149,10 +149,12 @@ impl<'a> Schemas<'a> {
                 data if DATA.contains(&name) => self.copy(data)?,
                 Value::Array(parts) if name == "allOf" => {
                     let of_parts = hidden.iter().map(|name| (*name).to_owned());
-                    let of_parts = Arc::new(of_parts.chain(enclosing.iter().cloned()).collect());
+                    let of_parts: HashSet<_> = of_parts.chain(enclosing.iter().cloned()).collect();
+                    let of_parts = Arc::new(of_parts);
+                    let document = self.document;
                     let parts = parts.iter().map(|part| {
                         self.enclosing = Arc::clone(&of_parts);
-                        self.convert_value(part, depth + 2)
+                        self.convert_value(inlined(document, part, &of_parts), depth + 2)
                     });
                     let parts = Value::Array(parts.collect::<Result<_, _>>()?);
                     self.enclosing = Arc::default();
@@ -270,6 +272,19 @@ impl<'a> Schemas<'a> {
 /// concerns another.
 fn combines(schema: &Object) -> bool {
     schema.contains_key("required") || schema.contains_key("allOf")
+}
+
+/// Returns the schema that a part refers to, if it requires a hidden property: elsewhere, the same
+/// schema may stand without the part that hides it.
+fn inlined<'s>(document: &'s Document, part: &'s Value, hidden: &HashSet<String>) -> &'s Value {
+    let is_hidden = |name: &Value| name.as_str().is_some_and(|name| hidden.contains(name));
+    let requires_hidden = |schema: &&Value| {
+        let required = schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(is_hidden))
+    };
+    let is_reference = part.as_object().is_some_and(|part| part.len() == 1);
+    let target = document.resolve(part).ok().filter(|_| is_reference);
+    target.filter(requires_hidden).unwrap_or(part)
 }
 
 /// Returns the parts of a schema in `allOf`.

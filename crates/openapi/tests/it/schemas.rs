@@ -118,6 +118,17 @@ async fn properties_of_responses_are_left_out() {
     let schema = schema_of("3.1.0", apart, json!({})).await;
     let body = json!({ "allOf": [{ "properties": {} }, { "properties": { "name": {} } }] });
     assert_eq!(schema["properties"]["body"], body);
+    // The parts may be references.
+    let named = json!({
+        "Ids": { "properties": { "id": { "readOnly": true } } },
+        "Named": { "properties": { "name": {} }, "required": ["id", "name"] },
+    });
+    let part = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let all = json!({ "allOf": [part("Ids"), part("Named")] });
+    let schema = schema_of("3.1.0", all, named).await;
+    let body = &schema["properties"]["body"]["allOf"];
+    assert_eq!(body[0]["$ref"], "#/$defs/Ids");
+    assert_eq!(body[1], json!({ "properties": { "name": {} }, "required": ["name"] }));
     let pet = json!({ "Id": { "properties": { "id": { "readOnly": true } } } });
     let referring = json!({ "$ref": "#/components/schemas/Id", "required": ["id", "name"] });
     let schema = schema_of("3.1.0", referring, pet).await;
