@@ -9,6 +9,7 @@ use mrtr::auth::client::{
     AuthorizationPage, CallbackReceiver, ClientRegistration, DriverFuture, FileStore, Logout,
     Loopback, OAuthClient, OAuthClientBuilder, StoredSession, UserAgent,
 };
+use mrtr::client::UserTime;
 use mrtr::http::HttpConnection;
 use mrtr::schema::uri;
 use mrtr::terminal::sanitize_line;
@@ -94,7 +95,11 @@ impl Login {
         for issuer in &self.trust_for_pkce {
             oauth = oauth.trust_for_pkce(issuer);
         }
-        let user = TerminalUser { asks_first: false, opens_browser: !self.no_browser };
+        let user = TerminalUser {
+            asks_first: false,
+            opens_browser: !self.no_browser,
+            time: UserTime::default(),
+        };
         oauth.user_agent(user).build().map_err(Failure::usage)
     }
 }
@@ -102,20 +107,22 @@ impl Login {
 impl Server {
     /// Returns a client builder for the server. Without a bearer token, it uses the login.
     pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
+        let user_time = UserTime::default();
         let client = match &self.token_env {
             Some(name) => self.connect_with_token(name),
-            None => self.connect(credentials()?),
+            None => self.connect(credentials(user_time.clone())?),
         }?;
-        Ok(client.exclude_handler_time().call_timeout(Duration::from_secs(self.timeout)))
+        let client = client.exclude_handler_time().exclude_user_time(user_time);
+        Ok(client.call_timeout(Duration::from_secs(self.timeout)))
     }
 }
 
 /// Returns the credentials of a command other than `login`: those of an earlier login, or of one
 /// that is offered at a terminal.
-fn credentials() -> Result<OAuthClient> {
+fn credentials(time: UserTime) -> Result<OAuthClient> {
     let mut oauth = builder()?;
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        oauth = oauth.user_agent(TerminalUser { asks_first: true, opens_browser: true });
+        oauth = oauth.user_agent(TerminalUser { asks_first: true, opens_browser: true, time });
     }
     oauth.build().map_err(Failure::usage)
 }
@@ -176,6 +183,8 @@ fn lifetime(expires_at: Option<u64>) -> String {
 struct TerminalUser {
     asks_first: bool,
     opens_browser: bool,
+    /// The time of the user, which does not count against `--timeout`.
+    time: UserTime,
 }
 
 impl UserAgent for TerminalUser {
@@ -183,14 +192,14 @@ impl UserAgent for TerminalUser {
         &'a self,
         preferred: Option<&'a str>,
     ) -> DriverFuture<'a, Box<dyn CallbackReceiver>> {
-        let asks_first = self.asks_first;
+        let (asks_first, time) = (self.asks_first, self.time.clone());
         Box::pin(async move {
             let inner: Box<dyn CallbackReceiver> = if self.opens_browser {
                 Loopback::new(open).prepare(preferred).await?
             } else {
                 Box::new(Pasted)
             };
-            Ok(Box::new(Announced { inner, asks_first }) as Box<dyn CallbackReceiver>)
+            Ok(Box::new(Announced { inner, asks_first, time }) as Box<dyn CallbackReceiver>)
         })
     }
 }
@@ -199,6 +208,7 @@ impl UserAgent for TerminalUser {
 struct Announced {
     inner: Box<dyn CallbackReceiver>,
     asks_first: bool,
+    time: UserTime,
 }
 
 impl CallbackReceiver for Announced {
@@ -208,6 +218,7 @@ impl CallbackReceiver for Announced {
 
     fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String> {
         Box::pin(async move {
+            let _waiting = self.time.begin();
             let (server, issuer) = (host(page.server().as_str()), host(page.issuer().as_str()));
             output::note(&format!(
                 "{} wants you to log in at {}, which it named.",

@@ -28,6 +28,7 @@ use crate::policy::{Policy, PolicyDecision};
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
 use crate::tool_info::ToolInfos;
+use crate::user_time::UserTime;
 
 /// The default size of the cache: about 4,000 listed tools of 1 KB each.
 const DEFAULT_CACHE_BYTES: usize = 4 << 20;
@@ -254,6 +255,32 @@ impl<T: Transport> ClientBuilder<T> {
     /// Excludes the time that handlers take from the timeout of a call. Default: included.
     pub fn exclude_handler_time(mut self) -> Self {
         self.options.exclude_handler_time = true;
+        self
+    }
+
+    /// Excludes the time for which requests wait for the user from the timeout of a call. Default:
+    /// included.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mrtr_client::{Client, Transport, UserTime};
+    ///
+    /// # fn example(transport: impl Transport) {
+    /// let user_time = UserTime::default();
+    /// let client = Client::builder(transport)
+    ///     .call_timeout(Duration::from_secs(60))
+    ///     .exclude_user_time(user_time.clone())
+    ///     .build();
+    ///
+    /// // Where the credentials of the transport ask the user to log in:
+    /// let waiting = user_time.begin();
+    /// // …
+    /// drop(waiting);
+    /// # }
+    /// ```
+    pub fn exclude_user_time(mut self, time: UserTime) -> Self {
+        self.options.user_time = Some(time);
         self
     }
 

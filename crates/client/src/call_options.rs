@@ -7,6 +7,7 @@ use mrtr_schema::capabilities::ClientCapabilities;
 
 use crate::notifications::{LogHandler, ProgressHandler};
 use crate::trace::TraceSource;
+use crate::user_time::UserTime;
 
 /// Options of calls.
 #[derive(Clone, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct CallOptions {
     pub(crate) timeout: Option<Duration>,
     /// Excludes the time that handlers take from `timeout`.
     pub(crate) exclude_handler_time: bool,
+    /// The time that is excluded from `timeout`, too.
+    pub(crate) user_time: Option<UserTime>,
     /// Maximum number of times that requests of one call are sent again after a transport error.
     pub(crate) retries: u32,
     /// Pauses calls of the application in rounds without input requests, too.

@@ -1,22 +1,29 @@
 //! The timeout of a call, over all its rounds.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::CallError;
 use crate::machine::Machine;
+use crate::user_time::UserTime;
 
 /// The time that a call has left.
 pub(crate) struct CallTimer {
     timeout: Option<Duration>,
     remaining: Option<Duration>,
+    /// What does not count.
+    user_time: Option<UserTime>,
 }
 
+/// The shortest time between two looks at whether the user has answered.
+const USER_INTERVAL: Duration = Duration::from_millis(100);
+
 impl CallTimer {
-    pub(crate) fn new(timeout: Option<Duration>) -> Self {
-        Self { timeout, remaining: timeout }
+    pub(crate) fn new(timeout: Option<Duration>, user_time: Option<UserTime>) -> Self {
+        Self { timeout, remaining: timeout, user_time }
     }
 
     /// Returns true if the call may wait for `delay` and has time left after it.
@@ -31,9 +38,25 @@ impl CallTimer {
         machine: &Machine,
     ) -> Result<R, CallError> {
         let Some(remaining) = self.remaining else { return Ok(future.await) };
-        let start = Instant::now();
-        let outcome = tokio::time::timeout(remaining, future).await;
-        self.remaining = Some(remaining.saturating_sub(start.elapsed()));
+        let user_time = || self.user_time.as_ref().map_or(Duration::ZERO, UserTime::total);
+        let (start, user_time_before) = (Instant::now(), user_time());
+        let mut future = pin!(future);
+        let mut waited_for_user = Duration::ZERO;
+        let mut left = remaining;
+        let outcome = loop {
+            let outcome = tokio::time::timeout(left, &mut future).await;
+            let waited_before = std::mem::replace(
+                &mut waited_for_user,
+                user_time().saturating_sub(user_time_before),
+            );
+            let time = start.elapsed().saturating_sub(waited_for_user);
+            left = remaining.saturating_sub(time);
+            if outcome.is_ok() || waited_for_user == waited_before {
+                break outcome;
+            }
+            left = left.max(USER_INTERVAL);
+        };
+        self.remaining = Some(left);
         outcome.map_err(|_| self.timed_out(machine))
     }
 

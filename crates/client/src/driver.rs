@@ -107,7 +107,7 @@ impl<T: Transport> Client<T> {
         mut input: InputSource,
     ) -> Result<Driven, CallError> {
         machine.accept_result_types(&self.shared.result_types);
-        let mut timer = CallTimer::new(self.options.timeout);
+        let mut timer = CallTimer::new(self.options.timeout, self.options.user_time.clone());
         let mut rounds = 0;
         let mut retries = 0;
         let mut task_retries = 0;

@@ -87,6 +87,7 @@ mod tasks;
 pub mod terminal;
 mod tool_info;
 mod trace;
+mod user_time;
 
 pub use apps::UiResource;
 pub use builder::ClientBuilder;
@@ -104,3 +105,4 @@ pub use request_ids::RequestIds;
 pub use resume::CallOutcome;
 pub use round_limits::RoundLimits;
 pub use subscription::{Subscription, SubscriptionEvent};
+pub use user_time::{UserTime, UserWait};

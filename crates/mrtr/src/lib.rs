@@ -67,7 +67,7 @@ pub mod client {
     pub use mrtr_client::{
         Action, BoxError, CallEvent, CallOutcome, CallResult, Event, InputContext, Machine,
         OutgoingRequest, PendingCall, PolicyDecision, RequestIds, RequestInfo, RoundLimits,
-        Subscription, SubscriptionEvent, Transport, TransportError,
+        Subscription, SubscriptionEvent, Transport, TransportError, UserTime, UserWait,
     };
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};
+use mrtr_client::{Client, OutgoingRequest, Transport, TransportError, UserTime};
 use mrtr_schema::jsonrpc::{Notification, Response};
 use mrtr_schema::subscription::{SubscriptionFilter, name};
 use serde_json::json;
@@ -106,6 +106,35 @@ async fn retry_waits_for_retry_after_within_limits() {
     assert_eq!(call(25, 1, 25).await, fails_at_once, "longer than the timeout allows");
     assert_eq!(call(31, 1, 60).await, fails_at_once, "longer than 30 s");
     assert_eq!(call(20, 0, 60).await, fails_at_once, "no retries");
+}
+
+/// A transport that waits for the user before each request, and some time after it.
+struct LoggingIn(UserTime, Duration);
+
+impl Transport for LoggingIn {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let waiting = self.0.begin();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        drop(waiting);
+        tokio::time::sleep(self.1).await;
+        let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
+        Ok(Response { id: Some(outgoing.request.id), outcome })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_of_the_user_can_be_excluded_from_the_timeout() {
+    for (is_excluded, after, in_time) in [(true, 59, true), (true, 61, false), (false, 1, false)] {
+        let user_time = UserTime::default();
+        let transport = LoggingIn(user_time.clone(), Duration::from_secs(after));
+        let client = Client::builder(transport).call_timeout(Duration::from_mins(1));
+        let client = if is_excluded { client.exclude_user_time(user_time) } else { client };
+        let begun = Instant::now();
+        let result = client.build().call_tool("t", json!({})).await;
+        assert_eq!(result.is_ok(), in_time, "{after}: {result:?}");
+        let error = result.err().is_none_or(|error| error.is_timeout());
+        assert!(error && begun.elapsed() < Duration::from_mins(12), "{:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
