@@ -114,9 +114,9 @@ struct LoggingIn(UserTime, Duration);
 impl Transport for LoggingIn {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let waiting = self.0.begin();
-        tokio::time::sleep(Duration::from_mins(10)).await;
+        sleep(Duration::from_mins(10)).await;
         drop(waiting);
-        tokio::time::sleep(self.1).await;
+        sleep(self.1).await;
         let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
         Ok(Response { id: Some(outgoing.request.id), outcome })
     }
