@@ -161,10 +161,10 @@ impl Inner {
     }
 
     /// Obtains a token for a server, and stores it.
-    async fn run(&self, url: &str, obtain: Obtain) -> Result<(), LoginError> {
+    async fn run(self: &Arc<Self>, url: &str, obtain: Obtain) -> Result<(), LoginError> {
         let store = &self.drivers.store;
         let store_failed = |error| driver("the token store", &error);
-        let _lock = store.lock(url).await.map_err(store_failed)?;
+        let lock = store.lock(url).await.map_err(store_failed)?;
         let stored = store.load(url).await.map_err(store_failed)?;
         let (in_use, before) = self.with(url, |server| (server.session.clone(), server.stored));
         let session = match (stored, before) {
@@ -198,18 +198,27 @@ impl Inner {
             Err((session, error)) => (*session, Err(error)),
         };
         self.with(url, |server| server.adopt(session.clone()));
-        // A token that cannot be stored can be used.
+        // It is stored also if a logout aborts this task meanwhile, and the logout waits for the
+        // lock: otherwise the session would be stored after it.
+        let saved = tokio::spawn(Arc::clone(self).save(url.to_owned(), session, lock)).await;
+        saved.map_err(|error| driver("the token store", &error))?;
+        outcome
+    }
+
+    /// Stores a session, and then releases the lock. A token that cannot be stored can be used.
+    async fn save(self: Arc<Self>, url: String, session: StoredSession, lock: Box<dyn Send>) {
+        let store = &self.drivers.store;
         let saved = async {
             self.bound_issuer.save(&**store, &self.options).await?;
-            store.save(url, &session).await
+            store.save(&url, &session).await
         };
         let saved = saved.await;
         let stored = if saved.is_ok() { Stored::Session } else { Stored::Outdated };
-        self.with(url, |server| server.stored = stored);
+        self.with(&url, |server| server.stored = stored);
         if let Err(error) = saved {
             tracing::warn!(target: "mrtr::auth", %error, "the session is not stored");
         }
-        outcome
+        drop(lock);
     }
 
     /// Carries out the actions of a login.

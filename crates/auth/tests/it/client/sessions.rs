@@ -1,11 +1,16 @@
 //! Sessions over logins, refreshes and logouts of several requests and processes.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::response::IntoResponse as _;
 use http::StatusCode;
-use mrtr_auth::client::{DriverFuture, FileStore, StoredSession, TokenStore};
+use mrtr_auth::client::{DriverFuture, FileStore, Logout, StoredSession, TokenStore};
 use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use super::world::World;
 
@@ -141,7 +146,7 @@ async fn logout_finds_the_session_of_an_equal_url() {
     let client = world.client();
     world.call(&world.http(client.clone())).await.unwrap();
     let url = world.mcp_url().replace("http://", "HTTP://");
-    assert_eq!(client.log_out(&url).await.unwrap(), mrtr_auth::client::Logout::Revoked);
+    assert_eq!(client.log_out(&url).await.unwrap(), Logout::Revoked);
 }
 
 #[tokio::test]
@@ -247,6 +252,68 @@ impl TokenStore for Failing {
     fn delete<'a>(&'a self, key: &'a str) -> DriverFuture<'a, ()> {
         self.0.delete(key)
     }
+}
+
+/// A store whose operations go on when they are dropped, as those of files do, and that waits
+/// before it saves.
+#[derive(Clone)]
+struct Slow {
+    store: Arc<FileStore>,
+    begun: Arc<Notify>,
+    may_save: Arc<Semaphore>,
+    saved: Arc<Notify>,
+}
+
+impl TokenStore for Slow {
+    fn load<'a>(&'a self, key: &'a str) -> DriverFuture<'a, Option<StoredSession>> {
+        self.store.load(key)
+    }
+    fn save<'a>(&'a self, key: &'a str, session: &'a StoredSession) -> DriverFuture<'a, ()> {
+        let (this, key, session) = (self.clone(), key.to_owned(), session.clone());
+        let saving = tokio::spawn(async move {
+            this.begun.notify_one();
+            this.may_save.acquire().await?.forget();
+            this.store.save(&key, &session).await?;
+            this.saved.notify_one();
+            Ok(())
+        });
+        Box::pin(async { saving.await? })
+    }
+    fn delete<'a>(&'a self, key: &'a str) -> DriverFuture<'a, ()> {
+        self.store.delete(key)
+    }
+    fn lock<'a>(&'a self, key: &'a str) -> DriverFuture<'a, Box<dyn Send>> {
+        self.store.lock(key)
+    }
+}
+
+#[tokio::test]
+async fn session_that_is_being_stored_does_not_outlive_a_logout() {
+    let (world, directory) = (World::start().await, Directory::new("slow"));
+    let store = Slow {
+        store: Arc::new(FileStore::new(&directory.0)),
+        begun: Arc::default(),
+        may_save: Arc::new(Semaphore::new(0)),
+        saved: Arc::default(),
+    };
+    let client = world.builder().store(store.clone()).build().unwrap();
+    let http = world.http(client.clone());
+    let url = world.mcp_url();
+    let log_out = async {
+        store.begun.notified().await;
+        let mut log_out = pin!(client.log_out(&url));
+        // Without a lock, it would end now.
+        let early = timeout(Duration::from_millis(200), &mut log_out).await;
+        store.may_save.add_permits(1);
+        store.saved.notified().await;
+        match early {
+            Ok(outcome) => outcome,
+            Err(_) => log_out.await,
+        }
+    };
+    let (outcome, _) = tokio::join!(log_out, world.call(&http));
+    assert_eq!(outcome.unwrap(), Logout::Revoked);
+    assert_eq!(store.load(&url).await.unwrap(), None);
 }
 
 /// The refresh token in the store is used up. That of the session is not.
