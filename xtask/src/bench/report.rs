@@ -173,15 +173,18 @@ mod tests {
         let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
         for cells in [
             format!(
-                "{} (bare axum: {}) | {} with its best settings, {} as shipped",
+                "{} ({} with cargo's default profile; bare axum: {}) | {} with its best settings, {} \
+                 as shipped",
                 rounds("mrtr, served"),
+                rounds("mrtr, as in the README"),
                 rounds("bare axum"),
                 rounds(best),
                 rounds(shipped)
             ),
             format!(
-                "{} × | {} × with its best settings",
+                "{} × ({} × with cargo's default profile) | {} × with its best settings",
                 instructions("mrtr, served"),
+                instructions("mrtr, as in the README"),
                 instructions(best)
             ),
             format!("{} | {}", stdio("mrtr, served"), stdio(best)),
