@@ -18,10 +18,14 @@ impl TerminalMode {
     pub(crate) fn restore(&self) {
         #[cfg(unix)]
         if let Some(saved) = &self.saved {
-            use rustix::termios::{OptionalActions, tcsetattr};
+            use rustix::process::getpgrp;
+            use rustix::termios::{OptionalActions, tcgetpgrp, tcsetattr};
 
-            // The terminal may be gone.
-            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, saved);
+            // In the background, it has no menu, and would be stopped.
+            if tcgetpgrp(std::io::stdin()) == Ok(getpgrp()) {
+                // The terminal may be gone.
+                let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, saved);
+            }
         }
     }
 }

@@ -51,24 +51,26 @@ impl RedisConnection {
     }
 
     /// Replaces a connection after an operation on it, by its number, if the error shows that it is
-    /// useless. The next operation connects.
-    pub fn settle<T>(&self, number: u64, result: &RedisResult<T>) {
-        let Err(error) = result else { return };
+    /// useless. The next operation connects. Returns true if it was replaced.
+    pub fn settle<T>(&self, number: u64, result: &RedisResult<T>) -> bool {
+        let Err(error) = result else { return false };
         let is_useless = error.is_timeout()
             || [ErrorKind::AuthenticationFailed, ErrorKind::Server(ServerErrorKind::ReadOnly)]
                 .contains(&error.kind());
         let mut current = self.lock();
         // Operations at the same time fail on the same connection.
         if !is_useless || current.replaced != number {
-            return;
+            return false;
         }
         match self.client.get_connection_manager_lazy(config(self.timeout)) {
             Ok(manager) => {
                 tracing::warn!(target: "mrtr::redis", %error, "connecting to Redis again");
                 *current = Current { manager, replaced: number + 1 };
+                true
             }
             Err(other) => {
                 tracing::warn!(target: "mrtr::redis", %error, %other, "cannot connect to Redis again");
+                false
             }
         }
     }

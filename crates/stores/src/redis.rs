@@ -13,9 +13,7 @@ use mrtr_server::tasks::{
     TaskStoreError, TaskWrite, Verdict,
 };
 use redis::aio::ConnectionManager;
-use redis::{
-    ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
-};
+use redis::{FromRedisValue, RedisError, Script, ScriptInvocation, cmd};
 
 use self::listener::Listener;
 use crate::millis::millis;
@@ -124,10 +122,7 @@ impl RedisTaskStore {
     ) -> Result<T, TaskStoreError> {
         let (mut connection, number) = self.connection.get();
         let result = call.invoke_async(&mut connection).await;
-        self.connection.settle(number, &result);
-        if let Err(error) = &result
-            && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-        {
+        if self.connection.settle(number, &result) {
             self.listener.subscribe_again();
         }
         result.map_err(failed)

@@ -170,6 +170,21 @@ fn signal_at_a_menu_restores_the_terminal() {
     assert!(rest.contains(" icanon") && rest.contains(" echo "), "{rest}");
 }
 
+/// `timeout` runs its program in the background of the terminal, whose mode only programs in the
+/// foreground may set.
+#[test]
+fn signal_ends_a_program_in_the_background() {
+    let url = serve_tool(|| Tool::new("wait", "Waits", std::future::pending::<&str>));
+    let program = env!("CARGO_BIN_EXE_mrtr");
+    let call = format!("sh -c 'echo pid $$.; exec {program} call {url} wait --trace'");
+    let mut terminal =
+        Terminal::run_command(&format!("timeout --kill-after 1 20 {call}; echo code $?."));
+    let pid = terminal.at("pid ", "").text_before(b'.');
+    terminal.at("tools/call", "");
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    assert_eq!(terminal.at("code ", "").text_before(b'.'), "143", "137 if it had to be killed");
+}
+
 #[test]
 fn ctrl_c_leaves_no_file_of_a_call_that_was_not_paused() {
     let url = serve_tool(|| Tool::new("wait", "Waits", std::future::pending::<&str>));

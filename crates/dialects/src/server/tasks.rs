@@ -34,8 +34,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for the end of a task that was cancelled.
 const LONGEST_CANCELLATION: Duration = Duration::from_secs(2);
 
-/// The first pause between two polls of a task that is working. It doubles up to the interval that
-/// the task asks for, or to [`LONGEST_PAUSE`] if it asks for none.
+/// The first and the longest pause between two polls of a task that is working. It doubles, up to
+/// the interval that the task asks for.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -92,7 +92,7 @@ impl<H: RequestHandler> Engine<H> {
     ) -> Result<Waited, ErrorObject> {
         let mut shutdown = pin!(self.handler.shutdown_begun());
         let mut end = pin!(sleep(LONGEST_WAIT));
-        let mut poll = Poll::default();
+        let (mut poll, mut is_last) = (Poll::default(), false);
         loop {
             match self.task(caller, task_id).await {
                 Ok(task) if task.task().status != TaskStatus::Working => {
@@ -100,9 +100,13 @@ impl<H: RequestHandler> Engine<H> {
                 }
                 read => poll.note(read.as_ref().map(DetailedTask::task))?,
             }
+            if is_last {
+                // What has failed all that time is reported.
+                return poll.failure.map_or(Ok(Waited::Working), Err);
+            }
             tokio::select! {
                 () = &mut shutdown => return Ok(Waited::ShuttingDown),
-                () = &mut end => return Ok(Waited::Working),
+                () = &mut end => is_last = true,
                 () = sleep(poll.pause) => {}
             }
         }
@@ -191,16 +195,16 @@ impl<H: RequestHandler> Engine<H> {
         // The replica that runs the task learns of it later. Until then, the task can still end in
         // another way: the response has the status that it really has.
         let mut end = pin!(sleep(LONGEST_CANCELLATION));
-        let mut poll = Poll::default();
+        let (mut poll, mut is_last) = (Poll::default(), false);
         loop {
             let read = self.task(caller, &task_id).await.map(|task| effective(&task));
             poll.note(read.as_ref())?;
             task = read.unwrap_or(task);
-            if !is_open(&task) {
+            if is_last || !is_open(&task) {
                 break;
             }
             tokio::select! {
-                () = &mut end => break,
+                () = &mut end => is_last = true,
                 () = sleep(poll.pause) => {}
             }
         }
@@ -250,11 +254,15 @@ struct Poll {
     next: Duration,
     /// The pause before the next poll.
     pause: Duration,
+    /// The error of the last poll, if none has succeeded, and it was not refused by a rate limit.
+    failure: Option<ErrorObject>,
+    has_succeeded: bool,
 }
 
 impl Default for Poll {
     fn default() -> Self {
-        Self { next: FIRST_PAUSE, pause: Duration::ZERO }
+        let pause = Duration::ZERO;
+        Self { next: FIRST_PAUSE, pause, failure: None, has_succeeded: false }
     }
 }
 
@@ -265,16 +273,24 @@ impl Poll {
     ///
     /// The error of the poll, if the next one will not succeed either.
     fn note(&mut self, read: Result<&Task, &ErrorObject>) -> Result<(), ErrorObject> {
-        let (interval, least) = match read {
-            Ok(task) => (task.poll_interval_ms.map(Duration::from_millis), Duration::ZERO),
+        self.failure = None;
+        let (mut longest, mut least) = (LONGEST_PAUSE, FIRST_PAUSE);
+        match read {
+            Ok(task) => {
+                self.has_succeeded = true;
+                let interval = task.poll_interval_ms.map_or(LONGEST_PAUSE, Duration::from_millis);
+                longest = interval.clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            }
             Err(error) => match retry_after(error) {
-                Some(pause) => (None, pause),
-                None if error.code == code::INTERNAL_ERROR => (None, Duration::ZERO),
+                Some(pause) => least = pause,
+                None if error.code == code::INTERNAL_ERROR => {
+                    self.failure = (!self.has_succeeded).then(|| error.clone());
+                }
                 None => return Err(error.clone()),
             },
-        };
+        }
         self.pause = self.next.max(least);
-        self.next = (self.next * 2).min(interval.unwrap_or(LONGEST_PAUSE));
+        self.next = (self.next * 2).min(longest);
         Ok(())
     }
 }

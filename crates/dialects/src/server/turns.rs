@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mrtr_codec::encoding::{DecodeError, Decoder, Encoder};
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::{ErrorObject, Message, Params, Request};
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Params, Request, code};
 use mrtr_schema::method;
 use mrtr_schema::peer_text;
 use mrtr_schema::tasks::{CreateTaskResult, TaskState};
@@ -205,10 +205,12 @@ async fn task_turn<H: RequestHandler>(
     request: Request,
     task_id: String,
 ) -> Result<Answer, ErrorObject> {
-    let Waited::Settled(task) = engine.settled_task(caller, &task_id).await? else {
+    let task = match engine.settled_task(caller, &task_id).await {
+        Ok(Waited::Settled(task)) => task,
+        Err(error) if error.code != code::INTERNAL_ERROR => return Err(error),
         // A turn without questions: the client comes back, to another replica if this one is
-        // shutting down.
-        return ask(engine, caller, request, &[], Place::Task(task_id));
+        // shutting down. An error of the store does not lose the call.
+        _ => return ask(engine, caller, request, &[], Place::Task(task_id)),
     };
     let (_, state) = task.into_parts();
     match state {

@@ -321,6 +321,7 @@ mod tests {
         let begun = Instant::now();
         let (gateway, session) = gateway(Moody::new(ErrorObject::internal("no"), usize::MAX));
         let (sender, _changes) = mpsc::channel::<Notification>(8);
+        let context = Context::default();
         let client = async {
             for n in 1..=3 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -329,7 +330,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(15)).await;
         };
         tokio::select! {
-            () = listen(&gateway, &session, &Context::default(), &sender) => panic!("it has ended"),
+            () = listen(&gateway, &session, &context, &sender) => panic!("it has ended"),
             () = client => {}
         }
         let requests = gateway.handler.requests.lock().unwrap();

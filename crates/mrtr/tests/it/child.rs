@@ -204,9 +204,11 @@ async fn server_of_an_older_revision_is_not_replaced() {
             echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}"
         done"#;
     let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
-    let server = ChildServer::new("sh", args).start_timeout(Duration::ZERO);
+    let server = ChildServer::new("sh", args).timeout(Duration::from_millis(500));
+    let server = server.start_timeout(Duration::ZERO);
     let client = Client::builder(server).build();
-    for _ in 0..3 {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(600) {
         assert!(client.discover().await.unwrap_err().as_server_error().is_some());
     }
     assert_eq!(file.read(), "start\n");
@@ -225,8 +227,14 @@ async fn shutdown_does_not_wait_for_the_start() {
         }
         client.transport().shutdown(Duration::from_mins(1)).await;
     };
-    let (error, ()) = tokio::join!(client.call_tool("t", json!({})), shut_down);
+    let call = || client.call_tool("t", json!({}));
+    let all = async { tokio::join!(call(), call(), shut_down) };
+    let all = tokio::time::timeout(Duration::from_secs(30), all);
+    let (error, waiting, ()) = all.await.unwrap();
     assert!(error.unwrap_err().to_string().contains("did not answer"));
+    // It does not start another process.
+    assert!(waiting.unwrap_err().to_string().contains("the server was shut down"));
+    assert_eq!(file.read(), "start\nprobed\n");
 }
 
 /// So that `mrtr dev` can run a server over HTTP. The child is this test in another process.

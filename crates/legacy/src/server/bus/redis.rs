@@ -1,10 +1,11 @@
 //! A bus in Redis.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
@@ -37,10 +38,16 @@ pub struct RedisBus {
     client: Client,
     publisher: SyncMutex<Publisher>,
     channel: String,
-    /// `None` while the connection is broken.
-    subscription: Mutex<Option<PubSub>>,
+    subscription: Mutex<Subscription>,
     /// Notified when the server has become a replica.
     moved: Notify,
+}
+
+struct Subscription {
+    /// `None` while the connection is broken.
+    open: Option<PubSub>,
+    /// What had arrived at the one before.
+    held: VecDeque<String>,
 }
 
 /// The connection for `PUBLISH`.
@@ -72,12 +79,12 @@ impl RedisBus {
         let connection = client.get_connection_manager_with_config(config()).await;
         let connection = connection.map_err(BusError::new)?;
         let channel = channel.into();
-        let subscription = subscribe(&client, &channel).await?;
+        let open = subscribe(&client, &channel).await?;
         Ok(Self {
             client,
             publisher: SyncMutex::new(Publisher { connection, since: None }),
             channel,
-            subscription: Mutex::new(Some(subscription)),
+            subscription: Mutex::new(Subscription { open: Some(open), held: VecDeque::new() }),
             moved: Notify::new(),
         })
     }
@@ -167,13 +174,17 @@ impl ReplicaBus for RedisBus {
     }
 
     async fn receive(&self) -> String {
-        let mut subscription = self.subscription.lock().await;
+        let Subscription { open, held } = &mut *self.subscription.lock().await;
         loop {
-            if let Some(open) = subscription.as_mut() {
+            if let Some(message) = held.pop_front() {
+                return message;
+            }
+            if let Some(subscription) = open.as_mut() {
                 tokio::select! {
-                    message = next(open) => match message {
+                    biased;
+                    message = next(subscription) => match message {
                         Some(message) => return message,
-                        None => *subscription = None,
+                        None => *open = None,
                     },
                     // Until there is another one, the old one is better than none: messages of the
                     // primary reach its replicas.
@@ -181,7 +192,14 @@ impl ReplicaBus for RedisBus {
                 }
             }
             match subscribe(&self.client, &self.channel).await {
-                Ok(open) => *subscription = Some(open),
+                Ok(subscription) => {
+                    let former = open.replace(subscription);
+                    if let Some(mut former) = former {
+                        while let Some(Some(message)) = next(&mut former).now_or_never() {
+                            held.push_back(message);
+                        }
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(target: "mrtr::legacy", %error, "subscribing failed");
                     sleep(PAUSE).await;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub struct ChildServer {
     running: Mutex<Option<Running>>,
     /// Held while a process is asked for its versions.
     checking: AsyncMutex<()>,
+    /// How often it was shut down.
+    shutdowns: AtomicU64,
 }
 
 /// A process that was started.
@@ -121,6 +124,7 @@ impl ChildServer {
             max_message: DEFAULT_MAX_MESSAGE,
             running: Mutex::default(),
             checking: AsyncMutex::default(),
+            shutdowns: AtomicU64::new(0),
         }
     }
 
@@ -139,8 +143,8 @@ impl ChildServer {
     }
 
     /// Sets the time after which a process that has sent no message since its start is replaced, by
-    /// the next request. Default: 5 min. Until then, requests that have waited for their own
-    /// [`timeout`](Self::timeout) fail.
+    /// the next request. Default: 5 min. It is at least the [`timeout`](Self::timeout) of a
+    /// request, so that none is interrupted.
     pub fn start_timeout(mut self, time: Duration) -> Self {
         self.start_timeout = time;
         self
@@ -164,6 +168,7 @@ impl ChildServer {
     ///
     /// Dropping the future kills the process at once. The next request starts it again.
     pub async fn shutdown(&self, timeout: Duration) {
+        self.shutdowns.fetch_add(1, Ordering::SeqCst);
         let running = self.lock().take();
         if let Some(running) = running {
             shut_down(running, timeout).await;
@@ -210,7 +215,7 @@ impl ChildServer {
         running: &'r mut Option<Running>,
     ) -> Result<&'r mut Running, TransportError> {
         let current = match running.take() {
-            Some(current) if !current.is_useless(self.start_timeout) => current,
+            Some(current) if !current.is_useless(self.start_timeout.max(self.timeout)) => current,
             useless => self.spawn(useless)?,
         };
         Ok(running.insert(current))
@@ -221,7 +226,12 @@ impl ChildServer {
         if let Some(client) = self.usable(request)? {
             return Ok(client);
         }
+        let shutdowns = || self.shutdowns.load(Ordering::SeqCst);
+        let before = shutdowns();
         let _checking = self.checking.lock().await;
+        if shutdowns() != before {
+            return Err(TransportError::not_sent("the server was shut down"));
+        }
         // Another request may have checked it meanwhile.
         if let Some(client) = self.usable(request)? {
             return Ok(client);
