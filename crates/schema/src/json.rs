@@ -18,6 +18,7 @@ pub(crate) use decode::take_member;
 pub use decode::{DecodeError, from_str, from_value, present};
 pub use pairs::{read_pairs, write_pairs};
 pub use validate::{MAX_DEPTH, nesting_depth};
+pub(crate) use writer::push_quoted;
 pub use writer::{ObjectWriter, RawJson};
 
 /// Returns the integer that a floating-point number such as `2.0` is, as in JSON Schema. Returns

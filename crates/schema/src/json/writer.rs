@@ -1,6 +1,6 @@
 //! Writes JSON into one string.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
@@ -13,6 +13,13 @@ use crate::json::scan::is_plain;
 pub struct RawJson(String);
 
 impl RawJson {
+    /// Returns text that `write` has written, and that is JSON, with room for `capacity` bytes.
+    pub(crate) fn written(capacity: usize, write: impl FnOnce(&mut String)) -> Self {
+        let mut text = String::with_capacity(capacity);
+        write(&mut text);
+        Self(text)
+    }
+
     /// Serializes `value`.
     ///
     /// # Errors
@@ -78,11 +85,7 @@ impl ObjectWriter {
 
     /// Begins a JSON-RPC message, with room for `capacity` bytes.
     pub fn message(capacity: usize) -> Self {
-        Self::message_after(String::with_capacity(capacity.max(MESSAGE.len())))
-    }
-
-    /// Begins a JSON-RPC message at the end of `text`.
-    pub(crate) fn message_after(mut text: String) -> Self {
+        let mut text = String::with_capacity(capacity.max(MESSAGE.len()));
         text.push_str(MESSAGE);
         Self { text }
     }
@@ -110,14 +113,9 @@ impl ObjectWriter {
     }
 
     /// Adds a member whose value is JSON text already.
-    pub fn raw(self, key: &str, value: &RawJson) -> Self {
-        self.raw_str(key, &value.0)
-    }
-
-    /// Adds a member whose value is JSON text already.
-    pub(crate) fn raw_str(mut self, key: &str, json: &str) -> Self {
+    pub fn raw(mut self, key: &str, value: &RawJson) -> Self {
         self.key(key);
-        self.text.push_str(json);
+        self.text.push_str(&value.0);
         self
     }
 
@@ -125,14 +123,6 @@ impl ObjectWriter {
     pub fn string(mut self, key: &str, value: &str) -> Self {
         self.key(key);
         self.quoted(value);
-        self
-    }
-
-    /// Adds a number.
-    pub(crate) fn number(mut self, key: &str, value: i64) -> Self {
-        self.key(key);
-        // Writing to a `String` cannot fail.
-        let _: fmt::Result = write!(self.text, "{value}");
         self
     }
 
@@ -169,25 +159,25 @@ impl ObjectWriter {
     }
 
     fn quoted(&mut self, text: &str) {
-        if is_plain(text.as_bytes()) {
-            self.text.push('"');
-            self.text.push_str(text);
-            self.text.push('"');
-        } else {
-            // Serializing a string cannot fail.
-            self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
-        }
+        push_quoted(&mut self.text, text);
     }
 
     /// Ends the object and returns it.
-    pub fn end(self) -> RawJson {
-        RawJson(self.end_text())
-    }
-
-    /// Ends the object and returns the text, which may begin with other text.
-    pub(crate) fn end_text(mut self) -> String {
+    pub fn end(mut self) -> RawJson {
         self.text.push('}');
-        self.text
+        RawJson(self.text)
+    }
+}
+
+/// Appends a string in quotes. Fast for long strings without escapes.
+pub(crate) fn push_quoted(json: &mut String, text: &str) {
+    if is_plain(text.as_bytes()) {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    } else {
+        // Serializing a string cannot fail.
+        json.push_str(&serde_json::to_string(text).unwrap_or_default());
     }
 }
 

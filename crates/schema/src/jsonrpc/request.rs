@@ -4,7 +4,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::json::{self, CowStr, ObjectWriter, RawJson};
+use crate::json::{self, CowStr, RawJson, push_quoted};
 use crate::jsonrpc::{ErrorObject, Params, RequestId};
 
 /// The literal `"2.0"`.
@@ -98,7 +98,8 @@ impl Notification {
     /// Writes the message. Faster than `serde_json`, which would parse the raw parameters again.
     pub fn to_json(&self) -> RawJson {
         let params = self.params.as_deref().map_or(0, |params| params.get().len());
-        self.write(ObjectWriter::message(ENVELOPE + self.method.len() + params)).end()
+        let capacity = ENVELOPE + self.method.len() + params;
+        RawJson::written(capacity, |text| self.append_to(text))
     }
 
     /// Appends the message to `text`.
@@ -106,15 +107,13 @@ impl Notification {
     /// For the workspace's own crates. Not covered by semantic versioning.
     #[doc(hidden)]
     pub fn append_to(&self, text: &mut String) {
-        *text = self.write(ObjectWriter::message_after(std::mem::take(text))).end_text();
-    }
-
-    fn write(&self, message: ObjectWriter) -> ObjectWriter {
-        let message = message.string("method", &self.method);
-        match &self.params {
-            Some(params) => message.raw_str("params", params.get()),
-            None => message,
+        text.push_str(r#"{"jsonrpc":"2.0","method":"#);
+        push_quoted(text, &self.method);
+        if let Some(params) = &self.params {
+            text.push_str(r#","params":"#);
+            text.push_str(params.get());
         }
+        text.push('}');
     }
 }
 

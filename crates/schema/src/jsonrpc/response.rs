@@ -1,10 +1,12 @@
 //! Responses.
 
+use std::fmt::{self, Write as _};
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::json::{ObjectWriter, RawJson};
+use crate::json::{RawJson, push_quoted};
 use crate::jsonrpc::{ErrorObject, RequestId};
 
 /// A response: a result as JSON text, or an error.
@@ -27,7 +29,7 @@ impl Response<RawJson> {
     /// Writes the message. Faster than `serde_json`, which would parse the raw result again.
     pub fn to_json(&self) -> RawJson {
         let length = self.outcome.as_ref().map_or(0, |result| result.as_str().len());
-        self.write(ObjectWriter::message(ENVELOPE + length)).end()
+        RawJson::written(ENVELOPE + length, |text| self.append_to(text))
     }
 
     /// Appends the message to `text`.
@@ -35,25 +37,32 @@ impl Response<RawJson> {
     /// For the workspace's own crates. Not covered by semantic versioning.
     #[doc(hidden)]
     pub fn append_to(&self, text: &mut String) {
-        *text = self.write(ObjectWriter::message_after(std::mem::take(text))).end_text();
-    }
-
-    fn write(&self, mut object: ObjectWriter) -> ObjectWriter {
+        text.push_str(r#"{"jsonrpc":"2.0""#);
         match &self.id {
-            Some(RequestId::Number(id)) => object = object.number("id", *id),
-            Some(RequestId::String(id)) => object = object.string("id", id),
+            Some(RequestId::Number(id)) => {
+                // Writing to a `String` cannot fail.
+                let _: fmt::Result = write!(text, r#","id":{id}"#);
+            }
+            Some(RequestId::String(id)) => {
+                text.push_str(r#","id":"#);
+                push_quoted(text, id);
+            }
             None => {}
         }
         match &self.outcome {
-            Ok(result) => object = object.raw("result", result),
+            Ok(result) => {
+                text.push_str(r#","result":"#);
+                text.push_str(result.as_str());
+            }
             Err(error) => {
                 // An error consists of JSON values, so serializing it cannot fail.
                 if let Ok(error) = RawJson::new(error) {
-                    object = object.raw("error", &error);
+                    text.push_str(r#","error":"#);
+                    text.push_str(error.as_str());
                 }
             }
         }
-        object
+        text.push('}');
     }
 }
 
