@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use mrtr_schema::uri::{is_traversal, percent_decode, percent_decode_lossy, validate_characters};
 
 /// A template that URIs are matched against.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<Part>,
     query: Vec<String>,
@@ -63,6 +63,46 @@ impl Template {
             parts.push(Part::Variable(name(text)?, reserved));
         }
         Ok(Self { parts, query })
+    }
+
+    /// Creates a template without variables.
+    pub(crate) fn of_text(text: String) -> Self {
+        Self { parts: vec![Part::Literal(text)], query: Vec::new() }
+    }
+
+    /// Returns what is before and after the question mark in the text, the latter by parameter.
+    /// `None` if there is none.
+    pub(crate) fn split_query(&self) -> Option<(Self, Vec<Self>)> {
+        let is_end = |part: &Part| matches!(part, Part::Literal(text) if text.contains('?'));
+        let end = self.parts.iter().position(is_end)?;
+        let (mut path, mut pairs) = (Self::default(), vec![Self::default()]);
+        path.parts.extend(self.parts.get(..end)?.iter().cloned());
+        for (n, part) in self.parts.get(end..)?.iter().enumerate() {
+            let Part::Literal(text) = part else {
+                pairs.last_mut()?.parts.push(part.clone());
+                continue;
+            };
+            let mut query = text.as_str();
+            if n == 0 {
+                let (before, after) = text.split_once('?')?;
+                path.push_text(before);
+                query = after;
+            }
+            for (n, text) in query.split('&').enumerate() {
+                if n > 0 {
+                    pairs.push(Self::default());
+                }
+                pairs.last_mut()?.push_text(text);
+            }
+        }
+        Some((path, pairs))
+    }
+
+    /// Adds text. A variable would end at an empty one.
+    fn push_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.parts.push(Part::Literal(text.to_owned()));
+        }
     }
 
     /// Returns true if the template has a variable before its query.

@@ -38,12 +38,10 @@ impl Spellings {
                 let value = |value: &str, is_path: bool| of_value(value, is_path, ends, slash);
                 let Some((path, query)) = template.replace_values(uri, value) else { continue };
                 if !query.is_empty() {
-                    let whole = with_single_slashes(&format!("{path}{query}"));
-                    with_query.extend([with_sorted_query(&whole), whole]);
+                    with_query.insert(with_single_slashes(&format!("{path}{query}")));
                 }
                 if template.has_path_variables() {
-                    let path = with_single_slashes(&path);
-                    paths.extend([with_sorted_query(&path), path]);
+                    paths.insert(with_single_slashes(&path));
                 }
             }
         }
@@ -56,7 +54,8 @@ impl Spellings {
 
 /// Returns a value without what may follow it. One that is a path may end with a slash or not.
 fn of_value(value: &str, is_path: bool, ends: &[char], slash: Slash) -> String {
-    let decoded = percent_decode_lossy(value);
+    // Parsers of URLs remove tabs and line breaks.
+    let decoded = percent_decode_lossy(value).replace(['\t', '\r', '\n'], "");
     let value = decoded.split(ends).next().unwrap_or_default();
     let trimmed = value.trim_end_matches(['/', '\\']);
     match slash {
@@ -66,38 +65,32 @@ fn of_value(value: &str, is_path: bool, ends: &[char], slash: Slash) -> String {
     }
 }
 
-/// Returns a URI after decoding, with single slashes between segments, and the parameters of its
-/// query in order.
+/// Returns a URI, or a part of one, after decoding, with a scheme and host in lower case and single
+/// slashes between segments.
 pub(crate) fn normalized(uri: &str) -> String {
-    with_sorted_query(&normalized_text(uri))
+    with_single_slashes(&percent_decode_lossy(uri))
 }
 
-/// Returns a part of a URI after decoding, with single slashes between segments.
-pub(crate) fn normalized_text(text: &str) -> String {
-    with_single_slashes(&percent_decode_lossy(text))
-}
-
-fn with_sorted_query(uri: &str) -> String {
-    let Some((path, query)) = uri.split_once('?') else { return uri.to_owned() };
-    let mut pairs: Vec<_> = query.split('&').collect();
-    pairs.sort_unstable();
-    format!("{path}?{}", pairs.join("&"))
-}
-
-/// Replaces several slashes by one, except after the scheme.
+/// Replaces several slashes by one, except after the scheme, and normalizes the case.
 fn with_single_slashes(uri: &str) -> String {
-    let (scheme, rest) = match uri.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), uri),
+    let is_in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let scheme_and_rest = uri.split_once("://");
+    let scheme_and_rest = scheme_and_rest.filter(|(scheme, _)| scheme.chars().all(is_in_scheme));
+    let (mut normalized, rest) = match scheme_and_rest {
+        Some((scheme, rest)) => {
+            let host = rest.split(DELIMITERS).next().unwrap_or_default();
+            (format!("{scheme}://{host}").to_ascii_lowercase(), rest.get(host.len()..))
+        }
+        None => (String::new(), Some(uri)),
     };
-    let mut path = String::with_capacity(rest.len());
-    for char in rest.chars() {
+    let start = normalized.len();
+    for char in rest.unwrap_or_default().chars() {
         let char = if char == '\\' { '/' } else { char };
-        if char != '/' || !path.ends_with('/') {
-            path.push(char);
+        if char != '/' || !normalized.get(start..).is_some_and(|path| path.ends_with('/')) {
+            normalized.push(char);
         }
     }
-    scheme + &path
+    normalized
 }
 
 fn count_delimiters(text: &str) -> usize {

@@ -74,7 +74,13 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         ("doc://secret/4?lang=en", "doc://secret/4?lang=fr&lang=en"),
         ("doc://secret/4?lang=en&page=2", "doc://secret/4?page=2&lang=en"),
         ("doc://secret/4?page=2&lang=en", "doc://secret/4?lang=en&page=2"),
+        ("doc://secret/4?lang=en", "doc://secret/4?lang=en&page="),
+        ("doc://secret/{id}?lang=en", "doc://secret/4?page=2&lang=en"),
+        ("doc://secret/{id}?page={p}&lang=en", "doc://secret/4?lang=en&page=2"),
         ("doc://secret/{id}/", "doc://secret/4"),
+        ("doc://secret/{id}", "doc://sec%09ret/4%0A"),
+        ("doc://secret/{id}", "doc://SECRET/4"),
+        ("doc://secret/team/{+id}", "doc://secret/team//x://y"),
         ("doc://secret/", "doc://secret"),
     ] {
         let server = replica(&TestClock::default());
@@ -112,16 +118,40 @@ async fn query_of_a_template_does_not_uncover_a_hidden_resource() {
         };
         let search = async |_: Context, search: Search| search.q;
         let server = server
-            .resource_template(ResourceTemplate::new("doc://search{?q}", "search", search))
+            .resource_template(ResourceTemplate::new("doc://search{?q,page}", "search", search))
             .build()
             .unwrap();
-        for (q, is_hidden) in
-            [("secret", true), ("%73ecret", true), ("secret%23x", true), ("other", false)]
-        {
+        for (q, is_hidden) in [
+            ("secret", true),
+            ("%73ecret", true),
+            ("secret%23x", true),
+            ("secret&page=1", true),
+            ("other", false),
+            ("other&page=secret", false),
+        ] {
             let params = json!({ "uri": format!("doc://search?q={q}") });
             let read = send(&server, &[], "resources/read", params).await;
             assert_eq!(read["contents"].is_null(), is_hidden, "{hidden} {q}: {read}");
         }
+    }
+}
+
+/// Its handler gets the whole text, and may use it as a URL.
+#[tokio::test]
+async fn query_in_a_value_does_not_uncover_a_hidden_resource() {
+    let hidden = Resource::new("doc://secret/4?lang=en", "hidden", async || "4");
+    let server = replica(&TestClock::default())
+        .resource(hidden.visible_to(is_admin))
+        .resource_template(ResourceTemplate::new("doc://{+id}", "broad", page))
+        .build()
+        .unwrap();
+    for (uri, is_hidden) in [
+        ("doc://secret/4?x=1&lang=en", true),
+        ("doc://secret/4?lang=en&", true),
+        ("doc://secret/4?lang=de", false),
+    ] {
+        let read = send(&server, &[], "resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read["contents"].is_null(), is_hidden, "{uri}: {read}");
     }
 }
 
