@@ -215,7 +215,11 @@ impl Template {
 /// Decodes the value of a variable. Returns `None` for a path that is absolute or can lead out of
 /// its root.
 fn decoded(value: &str) -> Option<String> {
-    percent_decode(value).filter(|value| !is_traversal(value) && !is_absolute(value))
+    percent_decode(value).filter(|value| {
+        // Parsers of URLs remove tabs and line breaks.
+        let value = value.replace(['\t', '\r', '\n'], "");
+        !is_traversal(&value) && !is_absolute(&value)
+    })
 }
 
 /// Returns true if a path is absolute on any operating system: joined to another path, it would
@@ -260,6 +264,9 @@ mod tests {
             ("x://s{?q}", "x://s?q=a/../b", None),
             ("x://s{?q}", "x://s?q=%2Fetc", None),
             ("x://s{?q}", "x://s?q=a%00", None),
+            ("x://{a}", "x://a%2F.%09.%2Fb", None),
+            ("x://{a}", "x://%0A%2Fetc", None),
+            ("x://{a}", "x://a%09b", Some("a=a\tb")),
             ("x://{a}", "x://%zz", None),
             ("x://{a}", "x://%+1", None),
             ("x://{a}", "x://%ff", None),

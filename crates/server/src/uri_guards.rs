@@ -9,7 +9,7 @@ use crate::features::ParsedTemplate;
 use crate::request_parts::RequestParts;
 use crate::resource::Resource;
 use crate::template::Template;
-use crate::uri_spelling::{Spellings, normalized};
+use crate::uri_spelling::{Spellings, folded, normalized};
 
 /// The resources and templates that are enabled or have a rule. Empty if no rule exists.
 #[derive(Default)]
@@ -17,7 +17,9 @@ pub(crate) struct UriGuards {
     resources: HashMap<String, Guard<Resource>>,
     /// By the normalized URI.
     normalized: HashMap<String, Vec<Guard<Resource>>>,
-    /// Those with a query.
+    /// By the folded URI.
+    folded: HashMap<String, Vec<Guard<Resource>>>,
+    /// Those with a rule whose URI has a query.
     queries: Vec<(Query, Arc<Resource>)>,
     templates: Vec<GuardedTemplate>,
 }
@@ -26,19 +28,26 @@ struct GuardedTemplate {
     guard: Guard<ParsedTemplate>,
     /// With normalized text.
     normalized: Template,
+    /// With folded text.
+    folded: Template,
     /// If its text has a query.
     query: Option<Query>,
 }
 
 impl GuardedTemplate {
-    /// Returns true if a normalized URI has the form of the template.
-    fn covers(&self, uri: &str) -> bool {
-        self.normalized.covers(uri, false)
-            || self.query.as_ref().is_some_and(|query| query.is_part_of(uri))
+    fn new(entry: &Entry<ParsedTemplate>) -> Self {
+        let normalized = entry.item.0.map_text(normalized);
+        let folded = normalized.map_text(folded);
+        let query = Query::new(&folded);
+        Self { guard: Guard::new(entry), normalized, folded, query }
+    }
+
+    fn is(&self, template: &ParsedTemplate) -> bool {
+        std::ptr::eq(&raw const *self.guard.item, template)
     }
 }
 
-/// The query of a normalized URI or template: the order of parameters does not matter, and the
+/// The folded query of a hidden URI or template: the order of parameters does not matter, and the
 /// handler of another template may ignore some.
 struct Query {
     path: Template,
@@ -51,11 +60,21 @@ impl Query {
         Some(Self { path, pairs })
     }
 
-    /// Returns true if a URI has the path, and all parameters.
-    fn is_part_of(&self, uri: &str) -> bool {
+    /// Returns true if a folded URI has the path, and all parameters.
+    fn is_part_of(&self, uri: &str, any_delimiters: bool) -> bool {
         let Some((path, query)) = uri.split_once('?') else { return false };
-        let has = |pair: &Template| query.split('&').any(|other| pair.covers(other, false));
-        self.path.covers(path, false) && self.pairs.iter().all(has)
+        let trimmed = path.trim_end_matches('/');
+        let has_path = self.path.covers(path, any_delimiters)
+            || self.path.covers(trimmed, any_delimiters)
+            || self.path.covers(&format!("{trimmed}/"), any_delimiters);
+        // Other delimiters than `&` may be part of a value.
+        let has = |pair: &Template| query.split('&').any(|other| pair.covers(other, true));
+        has_path && self.pairs.iter().all(has)
+    }
+
+    /// Returns true if the text of a template has this query, by the author's choice.
+    fn is_in_text_of(&self, other: &Self) -> bool {
+        self.path == other.path && self.pairs.iter().all(|pair| other.pairs.contains(pair))
     }
 }
 
@@ -74,18 +93,17 @@ impl UriGuards {
         for entry in guards_among(resources.all()) {
             let uri = &entry.item.wire.uri;
             let normalized = normalized(uri);
-            if let Some(query) = Query::new(&Template::of_text(normalized.clone())) {
+            let folded = folded(&normalized);
+            if entry.item.has_rules()
+                && let Some(query) = Query::new(&Template::of_text(folded.clone()))
+            {
                 guards.queries.push((query, Arc::clone(&entry.item)));
             }
             guards.normalized.entry(normalized).or_default().push(Guard::new(entry));
+            guards.folded.entry(folded).or_default().push(Guard::new(entry));
             guards.resources.insert(uri.clone(), Guard::new(entry));
         }
-        let templates = guards_among(templates.all());
-        guards.templates.extend(templates.map(|entry| {
-            let normalized = entry.item.0.map_text(normalized);
-            let query = Query::new(&normalized);
-            GuardedTemplate { guard: Guard::new(entry), normalized, query }
-        }));
+        guards.templates = guards_among(templates.all()).map(GuardedTemplate::new).collect();
         guards
     }
 
@@ -108,27 +126,49 @@ impl UriGuards {
         if self.hides_first(resource, is_hidden, is_match) {
             return true;
         }
-        let is_served =
-            |template: &GuardedTemplate| std::ptr::eq(&raw const *template.guard.item, served);
         let Spellings { paths, with_query, decodes_delimiters } = Spellings::new(uri, &served.0);
-        let is_first_hidden = |uri: &String| {
-            let resources = self.normalized.get(uri).map_or(&[][..], Vec::as_slice);
-            self.hides_first(resources, is_hidden, |template| {
-                is_served(template) || template.covers(uri)
-            }) || self
-                .queries
-                .iter()
-                .any(|(query, resource)| query.is_part_of(uri) && is_hidden(&resource.options))
+        let own_query = self.templates.iter().find(|template| template.is(served));
+        let own_query = own_query.and_then(|template| template.query.as_ref());
+        let all_spellings = paths.iter().chain(&with_query);
+        let is_any_hidden = || {
+            // An encoded delimiter may be one of the value, or end it.
+            let mut in_front = self.templates.iter().take_while(|template| !template.is(served));
+            let covers = |template: &GuardedTemplate| {
+                paths.iter().any(|path| template.folded.covers(&folded(path), true))
+            };
+            in_front.any(|template| covers(template) && is_hidden(&template.guard.item.1.options))
         };
-        // An encoded delimiter may be one of the value, or end it.
-        let is_any_hidden = |uri: &String| {
-            let in_front = self.templates.iter().take_while(|template| !is_served(template));
-            in_front
-                .filter(|template| template.normalized.covers(uri, true))
-                .any(|template| is_hidden(&template.guard.item.1.options))
+        decodes_delimiters && is_any_hidden()
+            || all_spellings.into_iter().any(|uri| {
+                let folded = &folded(uri);
+                self.hides_first(all(&self.normalized, uri), is_hidden, |template| {
+                    template.is(served) || template.normalized.covers(uri, false)
+                }) || self.hides_first(all(&self.folded, folded), is_hidden, |template| {
+                    template.is(served) || template.folded.covers(folded, false)
+                }) || self.hides_part(folded, decodes_delimiters, served, own_query, is_hidden)
+            })
+    }
+
+    /// Returns true if a resource with a query is hidden that may mean the same as the folded URI,
+    /// or a template in front of `served`.
+    fn hides_part(
+        &self,
+        uri: &str,
+        decodes_delimiters: bool,
+        served: &ParsedTemplate,
+        own_query: Option<&Query>,
+        is_hidden: impl Fn(&CallOptions) -> bool,
+    ) -> bool {
+        let is_part = |query: &Query| {
+            query.is_part_of(uri, decodes_delimiters)
+                && !own_query.is_some_and(|own| query.is_in_text_of(own))
         };
-        paths.iter().chain(&with_query).any(is_first_hidden)
-            || decodes_delimiters && paths.iter().any(is_any_hidden)
+        let resources = self.queries.iter();
+        let mut resources = resources.filter(|(query, _)| is_part(query));
+        let in_front = self.templates.iter().take_while(|template| !template.is(served));
+        let mut in_front = in_front.filter(|template| template.query.as_ref().is_some_and(is_part));
+        resources.any(|(_, resource)| is_hidden(&resource.options))
+            || in_front.any(|template| is_hidden(&template.guard.item.1.options))
     }
 
     /// Returns true if one of the resources is hidden. If none is enabled, returns true if the
@@ -160,6 +200,10 @@ impl<T> Guard<T> {
     fn new(entry: &Entry<T>) -> Self {
         Self { item: Arc::clone(&entry.item), is_enabled: entry.is_enabled }
     }
+}
+
+fn all<'g>(guards: &'g HashMap<String, Vec<Guard<Resource>>>, uri: &str) -> &'g [Guard<Resource>] {
+    guards.get(uri).map_or(&[], Vec::as_slice)
 }
 
 /// Returns the entries that are enabled or have a visibility rule. A disabled entry with a rule is

@@ -26,7 +26,7 @@ pub(crate) struct Spellings {
     pub(crate) paths: BTreeSet<String>,
     /// With the parameters that the template names. Empty if there are none.
     pub(crate) with_query: BTreeSet<String>,
-    /// A value contains encoded delimiters.
+    /// There are encoded delimiters before the query.
     pub(crate) decodes_delimiters: bool,
 }
 
@@ -54,8 +54,7 @@ impl Spellings {
 
 /// Returns a value without what may follow it. One that is a path may end with a slash or not.
 fn of_value(value: &str, is_path: bool, ends: &[char], slash: Slash) -> String {
-    // Parsers of URLs remove tabs and line breaks.
-    let decoded = percent_decode_lossy(value).replace(['\t', '\r', '\n'], "");
+    let decoded = percent_decode_lossy(value);
     let value = decoded.split(ends).next().unwrap_or_default();
     let trimmed = value.trim_end_matches(['/', '\\']);
     match slash {
@@ -65,32 +64,34 @@ fn of_value(value: &str, is_path: bool, ends: &[char], slash: Slash) -> String {
     }
 }
 
-/// Returns a URI, or a part of one, after decoding, with a scheme and host in lower case and single
-/// slashes between segments.
+/// Returns a URI, or a part of one, after decoding, with single slashes between segments.
 pub(crate) fn normalized(uri: &str) -> String {
     with_single_slashes(&percent_decode_lossy(uri))
 }
 
-/// Replaces several slashes by one, except after the scheme, and normalizes the case.
+/// Returns a normalized URI, or a part of one, in lower case and without tabs and line breaks:
+/// hosts and some file systems ignore the case, and parsers of URLs remove the others.
+pub(crate) fn folded(normalized: &str) -> String {
+    normalized.replace(['\t', '\r', '\n'], "").to_ascii_lowercase()
+}
+
+/// Replaces several slashes by one, except after the scheme.
 fn with_single_slashes(uri: &str) -> String {
     let is_in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     let scheme_and_rest = uri.split_once("://");
     let scheme_and_rest = scheme_and_rest.filter(|(scheme, _)| scheme.chars().all(is_in_scheme));
-    let (mut normalized, rest) = match scheme_and_rest {
-        Some((scheme, rest)) => {
-            let host = rest.split(DELIMITERS).next().unwrap_or_default();
-            (format!("{scheme}://{host}").to_ascii_lowercase(), rest.get(host.len()..))
-        }
-        None => (String::new(), Some(uri)),
+    let (scheme, rest) = match scheme_and_rest {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), uri),
     };
-    let start = normalized.len();
-    for char in rest.unwrap_or_default().chars() {
+    let mut path = String::with_capacity(rest.len());
+    for char in rest.chars() {
         let char = if char == '\\' { '/' } else { char };
-        if char != '/' || !normalized.get(start..).is_some_and(|path| path.ends_with('/')) {
-            normalized.push(char);
+        if char != '/' || !path.ends_with('/') {
+            path.push(char);
         }
     }
-    normalized
+    scheme + &path
 }
 
 fn count_delimiters(text: &str) -> usize {

@@ -147,11 +147,63 @@ async fn query_in_a_value_does_not_uncover_a_hidden_resource() {
         .unwrap();
     for (uri, is_hidden) in [
         ("doc://secret/4?x=1&lang=en", true),
+        ("doc://secret/4/?lang=en", true),
         ("doc://secret/4?lang=en&", true),
         ("doc://secret/4?lang=de", false),
     ] {
         let read = send(&server, &[], "resources/read", json!({ "uri": uri })).await;
         assert_eq!(read["contents"].is_null(), is_hidden, "{uri}: {read}");
+    }
+}
+
+/// What only resembles a URI does not make it visible.
+#[tokio::test]
+async fn visible_feature_that_resembles_a_uri_does_not_uncover_a_hidden_one() {
+    for (visible, hidden, broad, uri) in [
+        (
+            "doc://secret/{id}?public=1",
+            "doc://secret/{id}?lang=en",
+            "doc://{+id}{?lang,public}",
+            "doc://secret/4?lang=en&public=1",
+        ),
+        (
+            "doc://search?zpage={id}",
+            "doc://search?q=sec{id}",
+            "doc://search{?id,q,zpage}",
+            "doc://search?id=1&q=%73ecret&zpage=1",
+        ),
+        ("doc://name/{id}", "doc://Name/{id}", "doc://{+id}", "doc://%4Eame/4"),
+        (
+            "doc://open/{id}",
+            "doc://{id}.Secret/{x}",
+            "doc://{+id}{?lang}",
+            "doc://a.Secret/4?lang=en",
+        ),
+        ("doc://open/{id}", "doc://a%0Ab/{id}", "doc://{+id}", "doc://a%0ab/4#"),
+        (
+            "doc://open/{id}",
+            "doc://secret/{id}?lang=en",
+            "doc://{+id}{?lang}",
+            "doc://s%65cret/a%2Fb?lang=en",
+        ),
+        (
+            "doc://open/{id}",
+            "doc://search?q=sec{id}",
+            "doc://search{?q,id}",
+            "doc://search?id=1&q=sec%2Fx",
+        ),
+    ] {
+        let template = |uri: &str| ResourceTemplate::new(uri, uri, async |_: Context| "read");
+        let server = replica(&TestClock::default())
+            .resource_template(template(visible))
+            .resource_template(template(hidden).visible_to(is_admin))
+            .resource_template(template(broad))
+            .build()
+            .unwrap();
+        let read = async |scopes: &[&str]| {
+            send(&server, scopes, "resources/read", json!({ "uri": uri })).await
+        };
+        assert_eq!(read(&[]).await["error"]["message"], "Resource not found", "{uri}");
     }
 }
 
@@ -212,6 +264,14 @@ async fn disabled_feature_does_not_uncover_a_hidden_template() {
     }
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Values {
+    #[expect(dead_code, reason = "the tests only look at whether it is read")]
+    id: Option<String>,
+    #[expect(dead_code, reason = "the tests only look at whether it is read")]
+    x: Option<String>,
+}
+
 /// What hides a URI is no broader than what its handler may mistake for it: the author chose the
 /// text of the visible template, so only values may have other spellings.
 #[tokio::test]
@@ -228,6 +288,14 @@ async fn visible_uris_beside_hidden_ones_are_served() {
         ([("doc://open/{id}", true), ("doc://{+id}", false)], "doc://open/a%23b"),
         ([("doc://{id}", false), ("doc://open/{id}{?q}", true)], "doc://open/1?q=a%2Fb"),
         ([("doc://{id}/", false), ("doc://{id}", true)], "doc://a"),
+        (
+            [("doc://{id}?fmt=pdf", false), ("doc://{id}?fmt=pdf&page={x}", true)],
+            "doc://a?fmt=pdf&page=2",
+        ),
+        (
+            [("doc://a?fmt=pdf", false), ("doc://a?fmt=pdf&page={id}", true)],
+            "doc://a?fmt=pdf&page=2",
+        ),
         ([("doc://%6Fpen/{id}", true), ("doc://open/{id}", false)], "doc://%6Fpen/a%23b"),
     ] {
         let server = templates.iter().fold(replica(&TestClock::default()), |server, one| {
@@ -236,7 +304,7 @@ async fn visible_uris_beside_hidden_ones_are_served() {
                 return server.resource(hidden.visible_to(is_admin));
             }
             let template =
-                ResourceTemplate::new(one.0, one.0, async |_: Context, _: Page| "served");
+                ResourceTemplate::new(one.0, one.0, async |_: Context, _: Values| "served");
             server.resource_template(if one.1 { template } else { template.visible_to(is_admin) })
         });
         let read = json!({ "uri": uri });
