@@ -79,8 +79,10 @@ macro_rules! call_setters {
             /// a caller, [publish](crate::ChangeNotifier::publish) the change of the list.
             ///
             /// A URI belongs to the resource that has it, or to the first template that matches
-            /// it, even if that is disabled, and in any percent-encoding. Add hidden templates
-            /// before broader ones.
+            /// it, even if that is disabled. So do URIs of a broader template that its handler
+            /// may take for the same: in another percent-encoding or letter case, or with other
+            /// slashes, parameters or a fragment. Add hidden templates before broader ones. A
+            /// handler that fetches what its caller names should check that, too.
             ///
             /// Callers can notice that something is hidden, but not what: a list is `private`, and
             /// `list_changed` is sent to all subscribers. To list a feature, and tell clients what
