@@ -336,3 +336,51 @@ fn is_answer_to(question: &InputRequest, response: &RawValue) -> bool {
         _ => serde_json::from_str::<IgnoredAny>(text).is_ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mrtr_transport::too_many_requests;
+
+    use super::*;
+
+    fn task(interval: Option<u64>) -> Task {
+        let mut task = Task::new("t", TaskStatus::Working, "2026-07-28T00:00:00Z");
+        task.poll_interval_ms = interval;
+        task
+    }
+
+    #[test]
+    fn pauses_grow_up_to_what_the_task_asks_for() {
+        for (interval, longest) in
+            [(Some(0), FIRST_PAUSE), (Some(100), Duration::from_millis(100)), (None, LONGEST_PAUSE)]
+        {
+            let (task, mut poll) = (task(interval), Poll::default());
+            for _ in 0..20 {
+                poll.note(Ok(&task)).unwrap();
+                assert!((FIRST_PAUSE..=LONGEST_PAUSE).contains(&poll.pause), "{:?}", poll.pause);
+            }
+            assert_eq!(poll.pause, longest);
+        }
+        let mut poll = Poll::default();
+        poll.note(Ok(&task(Some(60_000)))).unwrap();
+        poll.note(Err(&too_many_requests(Duration::from_secs(7)))).unwrap();
+        assert_eq!(poll.pause, Duration::from_secs(7));
+        poll.note(Ok(&task(None))).unwrap();
+        assert!(poll.pause < LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn failure_is_reported_if_no_poll_succeeds() {
+        let (broken, limited) =
+            (ErrorObject::internal("no"), too_many_requests(Duration::from_secs(1)));
+        let mut poll = Poll::default();
+        poll.note(Err(&broken)).unwrap();
+        assert!(poll.failure.is_some());
+        poll.note(Err(&limited)).unwrap();
+        assert!(poll.failure.is_none(), "the limit may be over next time");
+        poll.note(Ok(&task(None))).unwrap();
+        poll.note(Err(&broken)).unwrap();
+        assert!(poll.failure.is_none());
+        poll.note(Err(&ErrorObject::invalid_params("unknown task"))).unwrap_err();
+    }
+}
