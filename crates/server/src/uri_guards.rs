@@ -133,8 +133,9 @@ impl UriGuards {
         let is_any_hidden = || {
             // An encoded delimiter may be one of the value, or end it.
             let mut in_front = self.templates.iter().take_while(|template| !template.is(served));
+            let paths: Vec<_> = paths.iter().map(|path| folded(path)).collect();
             let covers = |template: &GuardedTemplate| {
-                paths.iter().any(|path| template.folded.covers(&folded(path), true))
+                paths.iter().any(|path| template.folded.covers(path, true))
             };
             in_front.any(|template| covers(template) && is_hidden(&template.guard.item.1.options))
         };

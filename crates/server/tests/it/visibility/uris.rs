@@ -1,6 +1,8 @@
 //! URIs of hidden resources and templates, and of the visible ones beside them.
 
-use mrtr_server::{ChangeNotifier, Context, RequestParts, Resource, ResourceTemplate, Server};
+use mrtr_server::{
+    ChangeNotifier, Context, RequestParts, Resource, ResourceTemplate, Server, ServerBuilder,
+};
 use mrtr_testkit::TestClock;
 use serde_json::{Value, json};
 
@@ -36,6 +38,16 @@ async fn other_spellings_of_a_hidden_uri_are_hidden_too() {
     ] {
         assert_eq!(read(&server, &[], uri).await, value, "{uri}");
     }
+}
+
+/// Begins a server with a hidden resource, or a hidden template.
+fn hiding(uri: &str) -> ServerBuilder {
+    let server = replica(&TestClock::default());
+    if uri.contains('{') {
+        let template = ResourceTemplate::new(uri, "hidden", page);
+        return server.resource_template(template.visible_to(is_admin));
+    }
+    server.resource(Resource::new(uri, "hidden", async || "4").visible_to(is_admin))
 }
 
 /// A broader template may ignore what another one does not, and its handler gets the hidden value.
@@ -83,13 +95,7 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         ("doc://secret/team/{+id}", "doc://secret/team//x://y"),
         ("doc://secret/", "doc://secret"),
     ] {
-        let server = replica(&TestClock::default());
-        let server = if hidden.contains('{') {
-            let template = ResourceTemplate::new(hidden, "hidden", page);
-            server.resource_template(template.visible_to(is_admin))
-        } else {
-            server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
-        };
+        let server = hiding(hidden);
         let broad = ResourceTemplate::new("doc://{+id}{?lang,page}", "broad", page);
         let server = server.resource_template(broad).build().unwrap();
         let read = async |scopes: &[&str]| {
@@ -109,13 +115,7 @@ async fn query_of_a_template_does_not_uncover_a_hidden_resource() {
         q: String,
     }
     for hidden in ["doc://search?q=secret", "doc://search?q=sec{id}"] {
-        let server = replica(&TestClock::default());
-        let server = if hidden.contains('{') {
-            let template = ResourceTemplate::new(hidden, "hidden", page);
-            server.resource_template(template.visible_to(is_admin))
-        } else {
-            server.resource(Resource::new(hidden, "hidden", async || "4").visible_to(is_admin))
-        };
+        let server = hiding(hidden);
         let search = async |_: Context, search: Search| search.q;
         let server = server
             .resource_template(ResourceTemplate::new("doc://search{?q,page}", "search", search))
