@@ -1,5 +1,6 @@
 //! The content of the sealed request state: the call, its open questions, and its journal.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mrtr_codec::encoding::{DecodeError, Decoder, Encoder};
@@ -348,17 +349,23 @@ impl CallState {
             0 => CallStateContent::Manual(input.text()?.to_owned()),
             1 => {
                 let count = input.number()?;
-                let mut texts = String::with_capacity(input.rest().len());
+                let mut texts = Vec::with_capacity(input.rest().len());
                 let mut slices = Vec::with_capacity(count.min(TYPICAL_ENTRIES) as usize);
-                let mut append = |text: &str| {
-                    texts.push_str(text);
+                let mut append = |text: &[u8]| {
+                    texts.extend_from_slice(text);
                     texts.len() - text.len()..texts.len()
                 };
                 for _ in 0..count {
                     let kind = EntryKind::unpack(&mut input)?;
-                    slices.push((kind, append(input.text()?), append(input.text()?)));
+                    slices.push((kind, append(input.bytes()?), append(input.bytes()?)));
                 }
-                let texts = Arc::from(texts);
+                // Checked once, instead of once per key and value. Each of them must also end at
+                // the end of a character.
+                let texts: Arc<str> = String::from_utf8(texts).map_err(|_| DecodeError)?.into();
+                let is_whole = |range: &Range<usize>| texts.is_char_boundary(range.end);
+                if !slices.iter().all(|(_, key, value)| is_whole(key) && is_whole(value)) {
+                    return Err(DecodeError);
+                }
                 let entry = |(kind, key, value)| Entry {
                     key: SharedStr::slice(&texts, key),
                     kind,
@@ -475,5 +482,25 @@ mod tests {
             assert!(CallState::unpack(&[&bytes[..], b"x"].concat()).is_err());
         }
         assert!(CallState::unpack(&[2]).is_err(), "another format");
+    }
+
+    /// The texts of a journal are checked as one string, in which these bytes are valid.
+    #[test]
+    fn character_split_between_key_and_value_is_rejected() {
+        let meta = CallMeta { id: [7; 16], started: UnixSeconds(0), rounds: 1, hand_overs: 0 };
+        let unpacked = |key: &[u8], value: &[u8]| {
+            let content = CallStateContent::Journal(Journal::default());
+            let pending = PendingInputs::default();
+            let mut bytes =
+                CallState { version: Version::default(), meta, pending, content }.pack();
+            // The number of entries is the last byte.
+            *bytes.last_mut().unwrap() = 1;
+            let mut entry = Encoder::new();
+            entry.byte(EntryKind::Decision.to_byte()).bytes(key).bytes(value);
+            CallState::unpack(&[bytes, entry.finish()].concat())
+        };
+        assert!(unpacked(b"a", "\u{e9}".as_bytes()).is_ok());
+        assert_eq!(unpacked(b"a\xc3", b"\xa9"), Err(DecodeError));
+        assert_eq!(unpacked(b"a", b"\xc3"), Err(DecodeError));
     }
 }
