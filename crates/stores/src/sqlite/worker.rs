@@ -1,11 +1,11 @@
 //! A thread that owns a connection, and executes what has gathered in one transaction.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
 use mrtr_server::tasks::TaskStoreError;
 use rusqlite::{Connection, Error, ErrorCode};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 use crate::millis::millis;
@@ -13,9 +13,13 @@ use crate::millis::millis;
 /// Maximum number of operations in one transaction.
 const MAX_GROUP: usize = 256;
 
-/// Executes an operation within a transaction, at a time, and returns what is to be done when the
-/// transaction has ended. `None`: its caller has gone.
-type Job = Box<dyn FnOnce(&Connection, i64) -> Option<Done> + Send>;
+/// Maximum number of operations that wait. Further callers wait for a place.
+const MAX_WAITING: usize = 256;
+
+/// Executes an operation within a transaction, at a time, or reports why there is none. Returns
+/// what is to be done when the transaction has ended. `None`: its caller has gone, or was replied
+/// to.
+type Job = Box<dyn FnOnce(Result<(&Connection, i64), &Error>) -> Option<Done> + Send>;
 
 /// Reports the result of an operation: its own error, or that of the transaction.
 type Done = Box<dyn FnOnce(Result<(), Arc<Error>>) + Send>;
@@ -31,9 +35,9 @@ impl Worker {
         connection: Connection,
         begin: &'static str,
     ) -> Result<Self, TaskStoreError> {
-        let (jobs, receiver) = channel();
+        let (jobs, receiver) = channel(MAX_WAITING);
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let started = thread.spawn(move || work(&connection, begin, &receiver));
+        let started = thread.spawn(move || work(&connection, begin, receiver));
         started.map_err(|error| TaskStoreError::Unavailable(error.into()))?;
         Ok(Self { jobs })
     }
@@ -45,10 +49,17 @@ impl Worker {
         operation: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, TaskStoreError> {
         let (reply, result) = oneshot::channel();
-        let job = move |connection: &Connection, now| {
+        let job = move |transaction: Result<(&Connection, i64), &Error>| {
             if reply.is_closed() {
                 return None;
             }
+            let (connection, now) = match transaction {
+                Ok(begun) => begun,
+                Err(error) => {
+                    let _ = reply.send(Err(failed_together(error)));
+                    return None;
+                }
+            };
             let done = execute(connection, |connection| operation(connection, now));
             Some(Box::new(move |committed: Result<(), Arc<Error>>| {
                 let done = match (done, committed) {
@@ -61,7 +72,7 @@ impl Worker {
             }) as Done)
         };
         let ended = || TaskStoreError::Unavailable("the thread of SQLite has ended".into());
-        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
+        self.jobs.send(Box::new(job)).await.map_err(|_| ended())?;
         result.await.unwrap_or_else(|_| Err(ended()))
     }
 }
@@ -83,18 +94,24 @@ fn execute<T>(
     done
 }
 
-fn work(connection: &Connection, begin: &str, jobs: &Receiver<Job>) {
-    while let Ok(first) = jobs.recv() {
+fn work(connection: &Connection, begin: &str, mut jobs: Receiver<Job>) {
+    while let Some(first) = jobs.blocking_recv() {
         // Jobs that come from here on see a later time than those that were replied to.
-        let group: Vec<_> =
-            [first].into_iter().chain(jobs.try_iter().take(MAX_GROUP - 1)).collect();
-        let mut done = Vec::new();
-        let transaction = connection.execute_batch(begin);
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP
+            && let Ok(next) = jobs.try_recv()
+        {
+            group.push(next);
+        }
+        if let Err(error) = connection.execute_batch(begin) {
+            for job in group {
+                job(Err(&error));
+            }
+            continue;
+        }
         let now = now();
-        let ended = transaction.and_then(|()| {
-            done.extend(group.into_iter().filter_map(|job| job(connection, now)));
-            connection.execute_batch("COMMIT")
-        });
+        let done: Vec<_> = group.into_iter().filter_map(|job| job(Ok((connection, now)))).collect();
+        let ended = connection.execute_batch("COMMIT");
         if ended.is_err() && !connection.is_autocommit() {
             // If this fails, the next transaction does not begin.
             let _ = connection.execute_batch("ROLLBACK");
@@ -154,7 +171,7 @@ mod tests {
         let worker = Worker::start("writer", connection, "BEGIN IMMEDIATE").unwrap();
         let observer = schema::open(&file).unwrap();
 
-        let (release, released) = channel::<()>();
+        let (release, released) = std::sync::mpsc::channel::<()>();
         let (start, started) = oneshot::channel();
         let first = worker.run(move |db, _| {
             start.send(()).unwrap();
@@ -180,6 +197,24 @@ mod tests {
         assert_eq!(last.unwrap(), (1, 1));
         let seen = worker.run(|db, _| Ok(count(db))).await.unwrap();
         assert_eq!(seen, 3);
+        drop(worker);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn transaction_that_cannot_begin_fails_with_its_reason() {
+        let folder = std::env::temp_dir().join(format!("mrtr-sqlite-busy-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("tasks.db");
+        let connection = schema::open(&file).unwrap();
+        connection.pragma_update(None, "busy_timeout", 0).unwrap();
+        let worker = Worker::start("writer", connection, "BEGIN IMMEDIATE").unwrap();
+        let other = schema::open(&file).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let refused = worker.run(|db, _| insert(db)).await.unwrap_err();
+        assert!(refused.to_string().contains("database is locked"), "{refused}");
+        other.execute_batch("ROLLBACK").unwrap();
+        worker.run(|db, _| insert(db)).await.unwrap();
         drop(worker);
         std::fs::remove_dir_all(&folder).unwrap();
     }
