@@ -1,5 +1,6 @@
 //! Calls that may become tasks.
 
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tasks::CreateTaskResult;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
 use super::execute::{CloseOnDrop, RoundExecution, with_timeout};
@@ -20,9 +21,9 @@ use crate::registry::{Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
-    Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskRecord,
-    TaskService, TaskStart, TaskWrite, ToolFuture, View, either, is_full, task_handler,
-    within_request,
+    Created, Holding, Lease, NewTask, Part, Run, RunEnd, StoredCall, TaskHandler, TaskKey,
+    TaskPolicy, TaskRecord, TaskService, TaskStart, TaskWrite, ToolFuture, View, either, is_full,
+    task_handler, within_request,
 };
 use crate::tool::Tool;
 
@@ -195,10 +196,10 @@ impl RoundExecution<'_> {
                 .collect::<Result<_, _>>()?,
         };
         let holding = Holding::new(Instant::now(), service.usable_lease());
-        let asked_at = Instant::now();
         let is_first = self.round.rounds() == 0;
         let registry_of_first = is_first.then(|| Arc::clone(registry));
-        let mut unconfirmed = Unconfirmed { registry: registry_of_first, key, asked_at };
+        let handler = new.handler.clone();
+        let mut unconfirmed = Unconfirmed { registry: registry_of_first, key, handler, lease };
         let created = within_request(service.store.create(new, lease)).await;
         if created.as_ref().map_or_else(is_full, |_| true) {
             unconfirmed.registry = None;
@@ -276,7 +277,8 @@ impl RoundExecution<'_> {
 struct Unconfirmed {
     registry: Option<Arc<Registry>>,
     key: TaskKey,
-    asked_at: Instant,
+    handler: TaskHandler,
+    lease: Lease,
 }
 
 impl Drop for Unconfirmed {
@@ -285,7 +287,7 @@ impl Drop for Unconfirmed {
         if let (Some(registry), Ok(runtime)) = (self.registry.take(), runtime) {
             // Shutdown waits for it from now on.
             let tracked = registry.runtime.tasks.track();
-            let cancelled = cancel(registry, self.key, self.asked_at);
+            let cancelled = cancel(registry, self.key, self.handler.clone(), self.lease);
             runtime.spawn(async move {
                 cancelled.await;
                 drop(tracked);
@@ -294,19 +296,47 @@ impl Drop for Unconfirmed {
     }
 }
 
-/// Cancels a task that may have been created.
+/// The time after which an unconfirmed creation that failed to be cancelled is given up.
+const CANCEL_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The pauses between attempts to cancel it.
+const CANCEL_PAUSES: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(10);
+
+/// Cancels a task that may have been created, or may still be: a commit that hangs in the store may
+/// succeed much later.
 ///
-/// No replica can run the task before its lease expires. If it is marked as cancelled by then, the
-/// next claim ends it.
-async fn cancel(registry: Arc<Registry>, key: TaskKey, asked_at: Instant) {
-    if let Some(service) = registry.tasks.as_deref() {
-        // Several times, as the creation may still be on its way, and the store may be unavailable;
-        // but not often, since that would burden a store that is slow.
-        for part in [0.0, 0.4, 0.8] {
-            let time = asked_at + service.lease.mul_f64(part);
-            either(registry.runtime.hand_over.closing(), sleep_until(time)).await;
-            drop(within_request(service.store.cancel(key)).await);
+/// An empty task with the same key takes its place. If the store is about to create the task, it
+/// decides first which of them exists, and the one that exists is cancelled. No replica runs the
+/// empty one: it is held until its lease has expired, and the next claim then ends it.
+async fn cancel(registry: Arc<Registry>, key: TaskKey, handler: TaskHandler, lease: Lease) {
+    let Some(service) = registry.tasks.as_deref() else { return };
+    let permit = service.unconfirmed.try_acquire();
+    let empty = NewTask {
+        key,
+        service: service.name.clone(),
+        handler,
+        // A creation that takes longer is not expected.
+        ttl: Some(6 * CANCEL_TIMEOUT),
+        retention: Duration::ZERO,
+        call: Vec::new(),
+        view: Vec::new(),
+        entries: Vec::new(),
+    };
+    let since = Instant::now();
+    let mut pause = CANCEL_PAUSES.start;
+    loop {
+        let placed = within_request(service.store.create(empty.clone(), lease)).await;
+        let cancelled = within_request(service.store.cancel(key)).await;
+        if placed.is_ok() && cancelled.is_ok() {
+            return;
         }
+        if permit.is_err() || since.elapsed() > CANCEL_TIMEOUT {
+            let why = "a task that no client knows could not be cancelled, and may run";
+            tracing::error!(target: "mrtr::tasks", ?key, "{why}");
+            return;
+        }
+        either(registry.runtime.hand_over.closing(), sleep(pause)).await;
+        pause = (2 * pause).min(CANCEL_PAUSES.end);
     }
 }
 

@@ -17,6 +17,9 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of changes that wait for one slow subscription.
 const MAX_CHANGES: usize = 256;
 
+/// Maximum number of unconfirmed creations that are cancelled with more than one attempt.
+const MAX_UNCONFIRMED: usize = 1_024;
+
 /// The tasks of a server.
 pub(crate) struct TaskService {
     pub(crate) store: Box<dyn ErasedTaskStore>,
@@ -30,6 +33,8 @@ pub(crate) struct TaskService {
     pub(crate) changes: broadcast::Sender<TaskKey>,
     /// The tasks that may run in this process at the same time.
     permits: Arc<Semaphore>,
+    /// The unconfirmed creations that may be in the course of being cancelled at the same time.
+    pub(crate) unconfirmed: Semaphore,
     /// The runs of this process.
     running: Mutex<HashMap<TaskKey, Arc<Notify>>>,
 }
@@ -48,6 +53,7 @@ impl TaskService {
             lease,
             changes: broadcast::Sender::new(MAX_CHANGES),
             permits: Arc::new(Semaphore::new(max_running.min(Semaphore::MAX_PERMITS))),
+            unconfirmed: Semaphore::new(MAX_UNCONFIRMED),
             running: Mutex::default(),
         }
     }

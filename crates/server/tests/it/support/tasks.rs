@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     pub(crate) loses_replies: Arc<AtomicBool>,
     /// Never replies to creations after the store has carried them out.
     pub(crate) hangs_in_creations: Arc<AtomicBool>,
+    /// Fails the next creation, which the store carries out after this time.
+    pub(crate) delays_creation: Arc<Mutex<Option<Duration>>>,
     /// Never replies to claims.
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
     /// Replies to writes after 5 ms.
@@ -46,6 +48,7 @@ impl Connection {
             is_cut: Arc::default(),
             loses_replies: Arc::default(),
             hangs_in_creations: Arc::default(),
+            delays_creation: Arc::default(),
             hangs_in_claims: Arc::default(),
             is_slow: Arc::default(),
             is_full: Arc::default(),
@@ -95,6 +98,15 @@ impl TaskStore for Connection {
             return Err(TaskStoreError::Full);
         }
         self.keep(task.entries.iter().chain([&task.call, &task.view]));
+        let delay = self.delays_creation.lock().unwrap().take();
+        if let Some(delay) = delay {
+            let store = Arc::clone(&self.store);
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                TaskStore::create(&store, task, lease).await
+            });
+            return Err(TaskStoreError::Unavailable("the commit hangs".into()));
+        }
         let created = TaskStore::create(&self.store, task, lease).await?;
         self.check_reply()?;
         if self.hangs_in_creations.load(Ordering::SeqCst) {
