@@ -45,7 +45,9 @@ use self::write::Writer;
 ///
 /// A store opens up to 8 connections when it needs them, and one that listens for changes. Broken
 /// ones are replaced: an operation fails while the server is down, and succeeds again when it is
-/// up. With several hosts in the configuration, the one that accepts writes is used.
+/// up. With several hosts in the configuration, the first one that accepts writes is used, beginning
+/// with the one that did last. They share the 5 s of an attempt equally, so that one that hangs
+/// leaves time for the others.
 ///
 /// Prepared statements and `LISTEN` need a session, so connect to the server, or to a pooler in
 /// session mode.

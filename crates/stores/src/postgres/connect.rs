@@ -3,17 +3,18 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mrtr_server::tasks::TaskStoreError;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 
-/// The timeout of a connection attempt.
+/// The timeout of a connection attempt. Each host of a configuration has an equal part of it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of every session. All statements find their rows by keys: the other plans are those
@@ -41,7 +42,15 @@ pub(super) type Opened = (Client, JoinHandle<()>);
 
 /// Opens connections with one configuration.
 #[derive(Clone)]
-pub(super) struct Connector(Arc<dyn Fn(Option<OnNotice>) -> Opening + Send + Sync>);
+pub(super) struct Connector(Arc<Inner>);
+
+struct Inner {
+    /// The configuration, split by host.
+    hosts: Vec<Config>,
+    /// The index of the host that accepted the last connection: others may be standbys, or hang.
+    last: AtomicUsize,
+    open: Box<dyn Fn(Config, Option<OnNotice>) -> Opening + Send + Sync>,
+}
 
 impl Connector {
     pub(super) fn new<T>(mut config: Config, tls: T) -> Self
@@ -54,35 +63,136 @@ impl Connector {
         // A connection that broke silently is noticed within about 25 s.
         config.keepalives_idle(Duration::from_secs(15));
         config.keepalives_interval(Duration::from_secs(5)).keepalives_retries(2);
-        config.tcp_user_timeout(Duration::from_secs(10)).connect_timeout(TIMEOUT);
+        config.tcp_user_timeout(Duration::from_secs(10));
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
             config.application_name("mrtr");
         }
-        Self(Arc::new(move |on_notice| {
-            let (config, tls) = (config.clone(), tls.clone());
+        let mut hosts = by_host(config);
+        let time = time_per_host(hosts.len());
+        for host in &mut hosts {
+            // A host name may have two addresses, of which one hangs.
+            let given = host.get_connect_timeout().copied();
+            host.connect_timeout(given.map_or(time / 2, |given| given.min(time)));
+        }
+        let open = move |config: Config, on_notice| -> Opening {
+            let tls = tls.clone();
             Box::pin(async move {
                 let (client, connection) = config.connect(tls).await?;
-                Ok((client, tokio::spawn(drive(connection, on_notice))))
+                let driver = tokio::spawn(drive(connection, on_notice));
+                client.batch_execute(SETTINGS).await?;
+                Ok((client, driver))
             })
-        }))
+        };
+        Self(Arc::new(Inner { hosts, last: AtomicUsize::new(0), open: Box::new(open) }))
     }
 
-    /// Opens a connection.
+    /// Opens a connection to the first host that accepts writes.
     pub(super) async fn open(&self, on_notice: Option<OnNotice>) -> Result<Opened, TaskStoreError> {
-        let opening = async {
-            let (client, driver) = (self.0)(on_notice).await?;
-            client.batch_execute(SETTINGS).await?;
-            Ok((client, driver))
-        };
-        match timeout(TIMEOUT, opening).await {
-            Ok(opened) => opened.map_err(failed),
-            Err(_) => {
-                let why = format!("no connection within {TIMEOUT:?}");
-                Err(TaskStoreError::Unavailable(why.into()))
-            }
+        let Inner { hosts, last, open } = &*self.0;
+        let first = last.load(Ordering::Relaxed);
+        let time = time_per_host(hosts.len());
+        let mut failures = Vec::new();
+        for (index, host) in hosts.iter().enumerate().cycle().skip(first).take(hosts.len()) {
+            let error = match timeout(time, open(host.clone(), on_notice.clone())).await {
+                Ok(Ok(opened)) => {
+                    last.store(index, Ordering::Relaxed);
+                    return Ok(opened);
+                }
+                Ok(Err(error)) => failed(error),
+                Err(_) => {
+                    let why = format!("no connection within {time:?}");
+                    TaskStoreError::Unavailable(why.into())
+                }
+            };
+            failures.push((index, error));
         }
+        if failures.len() == 1
+            && let Some((_, error)) = failures.pop()
+        {
+            return Err(error);
+        }
+        let failures = failures.iter().map(|(index, error)| format!("host {}: {error}", index + 1));
+        Err(TaskStoreError::Unavailable(failures.collect::<Vec<_>>().join("; ").into()))
     }
+}
+
+/// Returns the timeout of a connection attempt to one of several hosts.
+fn time_per_host(hosts: usize) -> Duration {
+    TIMEOUT / u32::try_from(hosts).unwrap_or(u32::MAX).max(1)
+}
+
+/// Splits a configuration into one per host. `tokio_postgres` tries hosts in their order, and waits
+/// for one that hangs.
+fn by_host(config: Config) -> Vec<Config> {
+    let (names, addresses, ports) =
+        (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = names.len().max(addresses.len());
+    let has_one_per_host = |length: usize| length <= 1 || length == count;
+    let is_consistent =
+        (names.is_empty() || addresses.is_empty() || names.len() == addresses.len())
+            && has_one_per_host(ports.len());
+    if count <= 1 || !is_consistent {
+        // `tokio_postgres` explains what is wrong with it.
+        return vec![config];
+    }
+    let one = |index| {
+        let mut one = without_hosts(&config);
+        match names.get(index) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        if let Some(address) = addresses.get(index) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(index).or(ports.first()) {
+            one.port(*port);
+        }
+        one
+    };
+    (0..count).map(one).collect()
+}
+
+/// Copies a configuration, except its hosts and ports.
+fn without_hosts(config: &Config) -> Config {
+    let mut copy = Config::new();
+    if let Some(user) = config.get_user() {
+        copy.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        copy.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        copy.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        copy.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        copy.application_name(name);
+    }
+    if let Some(timeout) = config.get_connect_timeout() {
+        copy.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        copy.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        copy.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        copy.keepalives_retries(retries);
+    }
+    copy.keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    copy
 }
 
 /// Drives a connection to its end: when it breaks, or its client is dropped.
@@ -137,5 +247,50 @@ mod tests {
             assert_eq!(show("synchronous_commit").await, expected);
             assert_eq!(show("transaction_isolation").await, "read committed");
         }
+    }
+
+    /// The first host accepts connections, and says nothing.
+    #[tokio::test]
+    async fn postgres_host_that_hangs_does_not_keep_the_store_from_the_next_one() {
+        let server = Postgres::start();
+        let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let mut config = Config::new();
+        config.user("postgres").dbname("postgres").host("127.0.0.1").host_path(server.folder());
+        config.port(port).port(5432);
+        let connector = Connector::new(config, NoTls);
+        connector.open(None).await.unwrap();
+        // It is not tried again.
+        drop(silent);
+        let silent = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        silent.set_nonblocking(true).unwrap();
+        connector.open(None).await.unwrap();
+        assert!(silent.accept().is_err());
+    }
+
+    #[tokio::test]
+    async fn postgres_hosts_that_fail_are_all_named() {
+        let closed = |port: u16| format!("host=127.0.0.1,127.0.0.2 port={port},{port} user=u");
+        let config: Config = closed(1).parse().unwrap();
+        let error = Connector::new(config, NoTls).open(None).await.unwrap_err().to_string();
+        assert!(error.contains("host 1: ") && error.contains("; host 2: "), "{error}");
+    }
+
+    #[test]
+    fn configurations_of_single_hosts_have_all_other_settings() {
+        let one = "host=a hostaddr=10.0.0.1 port=1 user=u password=p dbname=d options='-c a=b' \
+            application_name=n sslmode=require sslnegotiation=direct connect_timeout=3 \
+            tcp_user_timeout=4 keepalives=0 keepalives_idle=5 keepalives_interval=6 \
+            keepalives_retries=7 target_session_attrs=read-write channel_binding=require \
+            load_balance_hosts=random";
+        let two = one.replace(
+            "host=a hostaddr=10.0.0.1 port=1",
+            "host=b,a hostaddr=10.0.0.2,10.0.0.1 port=2,1",
+        );
+        let (one, two): (Config, Config) = (one.parse().unwrap(), two.parse().unwrap());
+        assert_eq!(by_host(two).last(), Some(&one));
+        assert_eq!(by_host(one.clone()), [one]);
+        let wrong: Config = "host=a,b port=1,2,3".parse().unwrap();
+        assert_eq!(by_host(wrong.clone()), [wrong]);
     }
 }
