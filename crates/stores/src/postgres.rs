@@ -45,7 +45,10 @@ use self::write::Writer;
 ///
 /// A store opens up to 8 connections when it needs them, and one that listens for changes. Broken
 /// ones are replaced: an operation fails while the server is down, and succeeds again when it is
-/// up. With several hosts in the configuration, the first one that accepts writes is used, beginning
+/// up. The statements of an operation whose future was dropped are cancelled; until they have
+/// ended, its connection is one of up to 8 more.
+///
+/// With several hosts in the configuration, the first one that accepts writes is used, beginning
 /// with the one that did last. They share the 5 s of an attempt equally, so that one that hangs
 /// leaves time for the others.
 ///

@@ -124,14 +124,17 @@ impl Run {
         write.view.is_some()
     }
 
-    /// Writes, and repeats a write that failed, for as long as the lease lasts. Returns true if the
-    /// task is to be cancelled, or `None` if the lease was lost.
+    /// Writes, and repeats a write that failed, or that has no reply after a quarter of the lease,
+    /// for as long as the lease lasts. Returns true if the task is to be cancelled, or `None` if
+    /// the lease was lost.
     pub(super) async fn write(&self, write: TaskWrite) -> Option<bool> {
         let service = self.registry.task_service().ok()?;
         loop {
             let before = Instant::now();
             let written = service.store.write(write.clone());
-            match timeout_at(self.holding.until(), written).await {
+            // The connection may be dead. The next attempt uses another one.
+            let attempt_until = self.holding.until().min(before + service.lease / 4);
+            match timeout_at(attempt_until, written).await {
                 Ok(Ok(Verdict::Kept { cancel })) => {
                     if write.renew.is_some() {
                         self.holding.renew(before + service.usable_lease());
@@ -147,6 +150,9 @@ impl Run {
                     if timeout_at(self.holding.until(), sleep(RETRY_PAUSE)).await.is_err() {
                         return None;
                     }
+                }
+                Err(_) if attempt_until < self.holding.until() => {
+                    tracing::warn!(target: "mrtr::tasks", "a write of the task has no reply");
                 }
                 Err(_) => {
                     tracing::warn!(target: "mrtr::tasks", "the lease of the task ran out");

@@ -39,6 +39,7 @@ mod task_edges;
 mod task_promises;
 mod task_recovery;
 mod task_stores;
+mod task_unconfirmed;
 mod tasks;
 mod telemetry;
 mod testing;

@@ -350,58 +350,6 @@ async fn other_answers_get_no_second_task_of_a_single_use_state() {
     assert_eq!(id_of(&fleet.call(0, retry("a")).await), id);
 }
 
-/// The client is told to try again, so the task that it does not know of never runs.
-#[tokio::test(start_paused = true)]
-async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
-    fleet.connections[0].loses_replies.store(true, Ordering::SeqCst);
-    let refused = fleet.call(0, json!({})).await;
-    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
-    fleet.connections[0].loses_replies.store(false, Ordering::SeqCst);
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(held.get(), 0);
-}
-
-/// A commit that hangs succeeds long after the lease of the task.
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_created_after_its_request_has_failed_does_not_run() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
-    *fleet.connections[0].delays_creation.lock().unwrap() = Some(Duration::from_mins(2));
-    let refused = fleet.call(0, json!({})).await;
-    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
-    tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(held.get(), 0);
-}
-
-/// The creation may have reached the store before the replica was cut off.
-#[tokio::test(start_paused = true)]
-async fn an_unconfirmed_creation_is_cancelled_after_an_outage_of_minutes() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
-    *fleet.connections[0].delays_creation.lock().unwrap() = Some(Duration::from_mins(4));
-    let refused = fleet.call(0, json!({})).await;
-    fleet.connections[0].cut();
-    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
-    tokio::time::sleep(Duration::from_mins(3)).await;
-    fleet.connections[0].restore();
-    tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(held.get(), 0);
-}
-
-/// The client disconnects before it gets the id of its task.
-#[tokio::test(start_paused = true)]
-async fn a_task_whose_client_disconnects_during_its_creation_does_not_run() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
-    fleet.connections[0].hangs_in_creations.store(true, Ordering::SeqCst);
-    let called = tokio::time::timeout(Duration::from_secs(1), fleet.call(0, json!({}))).await;
-    assert!(called.is_err(), "{called:?}");
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(held.get(), 0);
-}
-
 /// A handler that continues as a task does not count towards a transport's limit of requests in
 /// flight.
 #[tokio::test(start_paused = true)]
@@ -421,6 +369,31 @@ async fn a_running_task_does_not_count_as_a_request() {
     let created: Value = serde_json::from_str(response.outcome.unwrap().as_str()).unwrap();
     assert_eq!(Arc::strong_count(&permit), 1);
     assert_eq!(fleet.get(0, &id_of(&created)).await["status"], "working");
+}
+
+/// A connection to the store that broke silently does not cost the lease.
+#[tokio::test(start_paused = true)]
+async fn a_write_without_a_reply_is_repeated_while_the_lease_lasts() {
+    let steps = Counter::default();
+    let fleet = TaskFleet::start(1, || {
+        let steps = steps.clone();
+        let once = move |cx: Context| {
+            let steps = steps.clone();
+            async move {
+                let count = async |_| {
+                    steps.increment();
+                    Ok(())
+                };
+                cx.step("s", count).await?;
+                Ok::<_, Error>("done")
+            }
+        };
+        Tool::new("t", "", once).task(TaskPolicy::immediately())
+    });
+    fleet.connections[0].loses_writes.store(2, Ordering::SeqCst);
+    let id = id_of(&fleet.call(0, json!({})).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "done");
+    assert_eq!(steps.get(), 1);
 }
 
 /// A claim whose reply was lost does not count as a failed run.

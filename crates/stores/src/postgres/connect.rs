@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, Error, Socket};
 
 /// The timeout of a connection attempt. Each host of a configuration has an equal part of it.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,6 +37,8 @@ pub(super) type OnNotice = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Opening = Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>>;
 
+type Cancelling = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
 /// A connection, and the task that drives it, which ends when the connection does.
 pub(super) type Opened = (Client, JoinHandle<()>);
 
@@ -50,6 +52,7 @@ struct Inner {
     /// The index of the host that accepted the last connection: others may be standbys, or hang.
     last: AtomicUsize,
     open: Box<dyn Fn(Config, Option<OnNotice>) -> Opening + Send + Sync>,
+    cancel: Box<dyn Fn(CancelToken) -> Cancelling + Send + Sync>,
 }
 
 impl Connector {
@@ -75,6 +78,11 @@ impl Connector {
             let given = host.get_connect_timeout().copied();
             host.connect_timeout(given.map_or(time / 2, |given| given.min(time)));
         }
+        let tls_to_cancel = tls.clone();
+        let cancel = move |token: CancelToken| -> Cancelling {
+            let tls = tls_to_cancel.clone();
+            Box::pin(async move { token.cancel_query(tls).await })
+        };
         let open = move |config: Config, on_notice| -> Opening {
             let tls = tls.clone();
             Box::pin(async move {
@@ -84,12 +92,20 @@ impl Connector {
                 Ok((client, driver))
             })
         };
-        Self(Arc::new(Inner { hosts, last: AtomicUsize::new(0), open: Box::new(open) }))
+        let (open, cancel) = (Box::new(open), Box::new(cancel));
+        Self(Arc::new(Inner { hosts, last: AtomicUsize::new(0), open, cancel }))
+    }
+
+    /// Asks the server to cancel the statement that a connection executes.
+    pub(super) async fn cancel(&self, token: CancelToken) {
+        if let Ok(Err(error)) = timeout(TIMEOUT, (self.0.cancel)(token)).await {
+            tracing::debug!(target: "mrtr::tasks", %error, "a statement could not be cancelled");
+        }
     }
 
     /// Opens a connection to the first host that accepts writes.
     pub(super) async fn open(&self, on_notice: Option<OnNotice>) -> Result<Opened, TaskStoreError> {
-        let Inner { hosts, last, open } = &*self.0;
+        let Inner { hosts, last, open, .. } = &*self.0;
         let first = last.load(Ordering::Relaxed);
         let time = time_per_host(hosts.len());
         let mut failures = Vec::new();

@@ -1,9 +1,10 @@
 //! Groups jobs that come while earlier ones are under way.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
 use tokio::sync::oneshot;
@@ -56,7 +57,7 @@ impl<J: Job> Group<J> {
     }
 
     /// Adds a job, and waits for its result. Dropping the future withdraws the job, unless it is
-    /// under way.
+    /// under way together with others whose callers wait.
     pub(super) async fn add(&self, job: J) -> Result<J::Output, TaskStoreError> {
         let (reply, result) = oneshot::channel();
         self.0.start(Waiting { job, reply });
@@ -131,9 +132,9 @@ impl<J: Job> Runner<J> {
     }
 
     /// Executes a group, and each job alone if the database refuses the group.
-    async fn execute(&self, group: Vec<Waiting<J>>) {
-        let jobs = group.iter().map(|waiting| waiting.job.clone()).collect();
-        let error = match (self.inner.execute)(jobs).await {
+    async fn execute(&self, mut group: Vec<Waiting<J>>) {
+        let Some(executed) = self.unless_abandoned(&mut group).await else { return };
+        let error = match executed {
             Ok(outputs) => {
                 for (waiting, output) in group.into_iter().zip(outputs) {
                     waiting.reply(Ok(output));
@@ -143,18 +144,41 @@ impl<J: Job> Runner<J> {
             Err(error) => error,
         };
         let is_alone = group.len() == 1;
-        for waiting in group {
+        for mut waiting in group {
             if is_alone || !is_refused(&error) {
                 waiting.reply(Err(TaskStoreError::Unavailable(error.to_string().into())));
                 continue;
             }
-            let alone = (self.inner.execute)(vec![waiting.job.clone()]).await;
+            let alone = self.unless_abandoned(std::slice::from_mut(&mut waiting)).await;
+            let Some(alone) = alone else { continue };
             let output = alone.and_then(|outputs| {
                 let none = || TaskStoreError::Unavailable("a job has no result".into());
                 outputs.into_iter().next().ok_or_else(none)
             });
             waiting.reply(output);
         }
+    }
+}
+
+impl<J: Job> Runner<J> {
+    /// Executes jobs, unless all of their callers have given up: the connection may be dead, and
+    /// they try again with another one.
+    async fn unless_abandoned(
+        &self,
+        group: &mut [Waiting<J>],
+    ) -> Option<Result<Vec<J::Output>, TaskStoreError>> {
+        let mut executed =
+            (self.inner.execute)(group.iter().map(|waiting| waiting.job.clone()).collect());
+        poll_fn(|cx| {
+            if let Poll::Ready(executed) = executed.as_mut().poll(cx) {
+                return Poll::Ready(Some(executed));
+            }
+            for waiting in &mut *group {
+                ready!(waiting.reply.poll_closed(cx));
+            }
+            Poll::Ready(None)
+        })
+        .await
     }
 }
 
@@ -168,7 +192,7 @@ impl<J: Job> Drop for Runner<J> {
 
 impl<J: Job> Waiting<J> {
     fn reply(self, result: Result<J::Output, TaskStoreError>) {
-        // Sending fails if nobody waits any more.
+        // Sending fails if the caller has given up.
         let _ = self.reply.send(result);
     }
 }

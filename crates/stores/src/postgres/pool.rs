@@ -1,17 +1,29 @@
 //! The connections of a store.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mrtr_server::tasks::TaskStoreError;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{CancelToken, Client, Error, Row, Statement};
 
 use super::connect::{Connector, failed};
 
-/// Maximum number of connections.
+/// Maximum number of connections in use, and as many that end: a connection that is given up may be
+/// dead, or the server may still execute its statements.
 const MAX_CONNECTIONS: usize = 8;
+
+/// The time in which a connection without statements in flight ends. After it, its statements are
+/// cancelled.
+const IDLE_END: Duration = Duration::from_millis(100);
+
+/// The time after which a connection whose statements were cancelled is closed.
+const END: Duration = Duration::from_mins(1);
 
 /// The parameters of a statement.
 pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];
@@ -20,40 +32,57 @@ pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];
 pub(super) struct Pool {
     connector: Connector,
     idle: Mutex<Vec<Session>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
+    ending: Arc<Semaphore>,
 }
 
 /// A connection with its prepared statements.
-pub(super) struct Session {
+struct Session {
     client: Client,
+    driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
 }
 
 /// A session in use. If it is dropped, its connection ends, and with it an open transaction.
 pub(super) struct Lent<'a> {
     pool: &'a Pool,
-    session: Session,
-    _permit: SemaphorePermit<'a>,
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+    // Dropped after the client.
+    end: End,
+}
+
+/// Ends a connection when it is dropped, unless the driver was taken out.
+struct End {
+    connector: Connector,
+    token: CancelToken,
+    driver: Option<JoinHandle<()>>,
+    permit: Option<OwnedSemaphorePermit>,
+    ending: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
-        let permits = Semaphore::new(MAX_CONNECTIONS);
-        Self { connector, idle: Mutex::default(), permits }
+        let [permits, ending] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        Self { connector, idle: Mutex::default(), permits, ending }
     }
 
     /// Takes a connection.
     pub(super) async fn get(&self) -> Result<Lent<'_>, TaskStoreError> {
         let closed = |error| TaskStoreError::Unavailable(Box::new(error));
-        let permit = self.permits.acquire().await.map_err(closed)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
         let session = match self.idle() {
             Some(session) => session,
             None => {
-                let (client, _driver) = self.connector.open(None).await?;
-                Session { client, statements: HashMap::new() }
+                let (client, driver) = self.connector.open(None).await?;
+                Session { client, driver, statements: HashMap::new() }
             }
         };
-        Ok(Lent { pool: self, session, _permit: permit })
+        let Session { client, driver, statements } = session;
+        let (connector, token) = (self.connector.clone(), client.cancel_token());
+        let ending = Arc::clone(&self.ending);
+        let end = End { connector, token, driver: Some(driver), permit: Some(permit), ending };
+        Ok(Lent { pool: self, client, statements, end })
     }
 
     fn idle(&self) -> Option<Session> {
@@ -77,16 +106,16 @@ impl Pool {
 
 impl Lent<'_> {
     pub(super) fn client(&self) -> &Client {
-        &self.session.client
+        &self.client
     }
 
     /// Prepares a statement, once per connection.
     pub(super) async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Error> {
-        if let Some(statement) = self.session.statements.get(sql) {
+        if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.session.client.prepare(sql).await?;
-        self.session.statements.insert(sql, statement.clone());
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql, statement.clone());
         Ok(statement)
     }
 
@@ -96,12 +125,41 @@ impl Lent<'_> {
         params: &Params<'_>,
     ) -> Result<Vec<Row>, Error> {
         let statement = self.prepare(sql).await?;
-        self.session.client.query(&statement, params).await
+        self.client.query(&statement, params).await
     }
 
     /// Returns the connection, between transactions.
     pub(super) fn give_back(self) {
-        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(self.session);
+        let Self { pool, client, statements, mut end } = self;
+        if let Some(driver) = end.driver.take() {
+            let mut idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.push(Session { client, driver, statements });
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let (Some(driver), Ok(runtime)) = (self.driver.take(), Handle::try_current()) else {
+            return;
+        };
+        let ending = Arc::clone(&self.ending).try_acquire_owned();
+        // Without a place among those that end, it counts as one in use.
+        let permit = ending.ok().or(self.permit.take());
+        let (connector, token) = (self.connector.clone(), self.token.clone());
+        runtime.spawn(async move {
+            end(connector, token, driver).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Waits for the end of a connection whose client was dropped. Cancels its statements.
+async fn end(connector: Connector, token: CancelToken, mut driver: JoinHandle<()>) {
+    if timeout(IDLE_END, &mut driver).await.is_err() {
+        connector.cancel(token).await;
+        if timeout(END, &mut driver).await.is_err() {
+            driver.abort();
+        }
     }
 }

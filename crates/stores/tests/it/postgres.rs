@@ -1,5 +1,6 @@
 //! The store in PostgreSQL.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -10,6 +11,8 @@ use mrtr_server::tasks::{
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::PostgresTaskStore;
 use mrtr_testkit::servers::Postgres;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -19,7 +22,7 @@ use crate::support::{KEPT, append, claim, create, task};
 struct Database {
     config: Config,
     client: Client,
-    _server: Arc<Postgres>,
+    server: Arc<Postgres>,
 }
 
 impl Database {
@@ -35,7 +38,7 @@ impl Database {
         let (client, connection) = config.connect(NoTls).await.unwrap();
         tokio::spawn(connection);
         client.batch_execute(&format!("CREATE SCHEMA {name}")).await.unwrap();
-        Self { config, client, _server: server }
+        Self { config, client, server }
     }
 
     async fn migrated() -> Self {
@@ -297,6 +300,90 @@ async fn postgres_refuses_one_write_of_a_group() {
     for (n, written) in writes.join_all().await {
         assert_eq!(written.is_err(), n % 8 == 0, "{n}: {written:?}");
         assert!(written.is_err() || matches!(written, Ok(Verdict::Kept { .. })));
+    }
+}
+
+/// Operations that were given up do not gather at the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_statements_that_are_given_up_are_cancelled() {
+    let database = Database::migrated().await;
+    let store = database.connect().await;
+    let (key, _) = create(&store, task("a")).await;
+    database.client.batch_execute("BEGIN; SELECT FROM mrtr_task FOR UPDATE").await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+    let mut most = 0;
+    for _ in 0..40 {
+        let cancelled = tokio::time::timeout(Duration::from_millis(20), store.cancel(key)).await;
+        assert!(cancelled.is_err(), "{cancelled:?}");
+        most = most.max(database.count(waiting).await);
+    }
+    assert!((1..=16).contains(&most), "{most}");
+    for _ in 0..1_000 {
+        if database.count(waiting).await == 0 {
+            database.client.batch_execute("ROLLBACK").await.unwrap();
+            store.cancel(key).await.unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    unreachable!("statements still wait");
+}
+
+/// Forwards connections to the server. Those that exist when `silence` changes are read from, and
+/// nothing more is forwarded: they look alive to both sides.
+async fn forward(listener: TcpListener, socket: PathBuf, silence: watch::Sender<()>) {
+    loop {
+        let (mut near, _) = listener.accept().await.unwrap();
+        let mut far = UnixStream::connect(&socket).await.unwrap();
+        let mut silence = silence.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                _ = silence.changed() => {}
+            }
+            drop(tokio::io::copy(&mut near, &mut tokio::io::sink()).await);
+        });
+    }
+}
+
+/// A firewall forgets connections without a message to either side, and new ones work.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_writes_that_are_repeated_leave_dead_connections() {
+    let mut database = Database::migrated().await;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (silence, _) = watch::channel(());
+    let socket = database.server.folder().join(".s.PGSQL.5432");
+    tokio::spawn(forward(listener, socket, silence.clone()));
+    let options = database.config.get_options().unwrap().to_owned();
+    database.config = Config::new();
+    database.config.host("127.0.0.1").port(port).user("postgres").dbname("postgres");
+    database.config.options(options);
+    let store = Arc::new(database.connect().await);
+    let mut creations = JoinSet::new();
+    for n in 0..8 {
+        let store = Arc::clone(&store);
+        creations.spawn(async move { create(&*store, task(&n.to_string())).await });
+    }
+    let tasks = creations.join_all().await;
+    silence.send_replace(());
+    let mut writes = JoinSet::new();
+    for (key, lease) in tasks {
+        let store = Arc::clone(&store);
+        writes.spawn(async move {
+            for _ in 0..100 {
+                let write = store.write(append(key, lease, 0));
+                let time = Duration::from_millis(300);
+                if let Ok(written) = tokio::time::timeout(time, write).await {
+                    return written.unwrap();
+                }
+            }
+            unreachable!("the writes use dead connections");
+        });
+    }
+    for verdict in writes.join_all().await {
+        assert_eq!(verdict, KEPT);
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) delays_creation: Arc<Mutex<Option<Duration>>>,
     /// Never replies to claims.
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
+    /// The number of writes that never reach the store, and get no reply.
+    pub(crate) loses_writes: Arc<AtomicUsize>,
     /// Replies to writes after 5 ms.
     pub(crate) is_slow: Arc<AtomicBool>,
     /// Refuses new tasks.
@@ -50,6 +52,7 @@ impl Connection {
             hangs_in_creations: Arc::default(),
             delays_creation: Arc::default(),
             hangs_in_claims: Arc::default(),
+            loses_writes: Arc::default(),
             is_slow: Arc::default(),
             is_full: Arc::default(),
             operations: Arc::default(),
@@ -148,6 +151,10 @@ impl TaskStore for Connection {
 
     async fn write(&self, write: TaskWrite) -> Result<Verdict, TaskStoreError> {
         self.count()?;
+        let lost = |left: usize| left.checked_sub(1);
+        if self.loses_writes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lost).is_ok() {
+            std::future::pending::<()>().await;
+        }
         self.keep(write.entries.iter().chain(&write.view));
         let verdict = TaskStore::write(&self.store, write).await;
         if self.is_slow.load(Ordering::SeqCst) {

@@ -1,0 +1,62 @@
+//! Tasks whose clients do not know that they were created.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mrtr_server::tasks::TaskPolicy;
+use serde_json::json;
+
+use crate::support::Counter;
+use crate::support::tasks::{TaskFleet, order};
+
+/// The client is told to try again, so the task that it does not know of never runs.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_creation_was_not_confirmed_does_not_run() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    fleet.connections[0].loses_replies.store(true, Ordering::SeqCst);
+    let refused = fleet.call(0, json!({})).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].loses_replies.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(held.get(), 0);
+}
+
+/// A commit that hangs succeeds long after the lease of the task.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_created_after_its_request_has_failed_does_not_run() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    *fleet.connections[0].delays_creation.lock().unwrap() = Some(Duration::from_mins(2));
+    let refused = fleet.call(0, json!({})).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(held.get(), 0);
+}
+
+/// The creation may have reached the store before the replica was cut off.
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_creation_is_cancelled_after_an_outage_of_minutes() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    *fleet.connections[0].delays_creation.lock().unwrap() = Some(Duration::from_mins(4));
+    let refused = fleet.call(0, json!({})).await;
+    fleet.connections[0].cut();
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    tokio::time::sleep(Duration::from_mins(3)).await;
+    fleet.connections[0].restore();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(held.get(), 0);
+}
+
+/// The client disconnects before it gets the id of its task.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_client_disconnects_during_its_creation_does_not_run() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    fleet.connections[0].hangs_in_creations.store(true, Ordering::SeqCst);
+    let called = tokio::time::timeout(Duration::from_secs(1), fleet.call(0, json!({}))).await;
+    assert!(called.is_err(), "{called:?}");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(held.get(), 0);
+}
