@@ -55,7 +55,9 @@ fn update<'r>(
             view.questions.iter().any(|open| open.wire_key == *question)
                 && !record.answered.contains(question)
         };
-        let (mut answers, mut total) = (Vec::new(), view.answer_bytes);
+        // What is sealed is written in Base64.
+        let plain = |sealed: u64| sealed / 4 * 3;
+        let (mut answers, mut total) = (Vec::new(), plain(record.answer_bytes));
         for (question, answer) in input_responses.0 {
             // Answers to anything else are ignored.
             if !is_outstanding(&question) {
@@ -69,7 +71,12 @@ fn update<'r>(
                     quote(&question)
                 )));
             }
-            total += length as u64;
+            let sealed = seal.seal(Part::Answer(&question), answer.get().as_bytes());
+            let sealed = sealed.map_err(|error| {
+                tracing::error!(target: "mrtr::tasks", %error, "sealing an answer failed");
+                ErrorObject::internal("Internal error")
+            })?;
+            total += plain(sealed.len() as u64);
             if total > MAX_STORED_ANSWERS {
                 return Err(ErrorObject::invalid_params(format!(
                     "Invalid params: with the response to {}, the responses of this task have \
@@ -77,11 +84,6 @@ fn update<'r>(
                     quote(&question)
                 )));
             }
-            let sealed = seal.seal(Part::Answer(&question), answer.get().as_bytes());
-            let sealed = sealed.map_err(|error| {
-                tracing::error!(target: "mrtr::tasks", %error, "sealing an answer failed");
-                ErrorObject::internal("Internal error")
-            })?;
             answers.push((question, sealed));
         }
         if record.status == StoredStatus::Open && !answers.is_empty() {

@@ -92,6 +92,7 @@ impl TaskRow {
             expires: self.expires,
             view: self.view.clone(),
             answered: self.answers.keys().cloned().collect(),
+            answer_bytes: self.answers.values().map(|(_, answer)| answer.len() as u64).sum(),
         }
     }
 

@@ -140,12 +140,10 @@ impl Run {
         let length = journal.entries.len() as u64;
         let mut responses = InputResponses::default();
         let (mut answered, mut pairs) = (Vec::new(), Vec::new());
-        view.answer_bytes = 0;
         for answer in answers {
             let body = seal.open(Part::Answer(&answer.question), &answer.answer);
             let body = String::from_utf8(body.map_err(failed)?);
             let body = body.map_err(|_| "malformed".to_owned())?;
-            view.answer_bytes += body.len() as u64;
             if answer.epoch == epoch
                 && let Some(open) =
                     view.questions.iter().find(|open| open.wire_key == answer.question)

@@ -203,6 +203,8 @@ pub struct TaskRecord {
     pub view: Vec<u8>,
     /// The questions that have an answer.
     pub answered: Vec<String>,
+    /// The length of their answers in bytes, sealed. A store may count a few bytes more per answer.
+    pub answer_bytes: u64,
 }
 
 /// A request for due tasks.

@@ -10,7 +10,7 @@ use mrtr_schema::jsonrpc::ErrorObject;
 use crate::rounds::{OpenInput, PendingInputs, QuestionDigest};
 
 /// The version of the binary format.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// What the caller of a task may see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,8 +26,6 @@ pub(crate) struct View {
     pub(crate) failed_runs: u64,
     /// The number of entries that the journal had at the start of the last of them.
     pub(crate) failed_at: u64,
-    /// The length of all answers that were taken in, also of those that were refused.
-    pub(crate) answer_bytes: u64,
     /// The epoch in which the handler began anew, in a version that cannot continue the journal of
     /// an earlier one. Earlier answers do not count.
     pub(crate) restarted: Option<u32>,
@@ -140,7 +138,7 @@ impl View {
             out.bytes(key.as_bytes());
         }
         out.number(self.entries).number(self.failed_runs);
-        out.number(self.failed_at).number(self.answer_bytes);
+        out.number(self.failed_at);
         out.number(self.restarted.map_or(0, |epoch| u64::from(epoch) + 1));
         out.option(self.message.as_deref().map(str::as_bytes));
         match &self.outcome {
@@ -171,7 +169,6 @@ impl View {
         view.entries = input.number()?;
         view.failed_runs = input.number()?;
         view.failed_at = input.number()?;
-        view.answer_bytes = input.number()?;
         let restarted = input.number()?.checked_sub(1).map(u32::try_from);
         view.restarted = restarted.transpose().map_err(|_| DecodeError)?;
         view.message = input.optional_text()?.map(str::to_owned);
@@ -241,7 +238,6 @@ mod tests {
             entries: 3,
             failed_runs: 1,
             failed_at: 2,
-            answer_bytes: 300,
             message: Some("1 of 2".into()),
             ..View::default()
         };

@@ -1,7 +1,10 @@
 //! Tasks at the edges: where calls become tasks, and where several features meet.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use mrtr_server::single_use::MemoryStore;
@@ -441,6 +444,34 @@ async fn the_answers_of_a_task_are_limited_together() {
     }
     assert_eq!(sent, 16);
     fleet.wait_for(0, &id, "completed").await;
+}
+
+/// Answers count before an epoch has taken them in.
+#[tokio::test(start_paused = true)]
+async fn answers_that_no_replica_has_read_yet_are_limited() {
+    const QUESTIONS: usize = 20;
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context| {
+            let question = |n| cx.elicit::<Text>(format!("q{n}"), "What?");
+            let mut questions: Vec<_> = (0..QUESTIONS).map(question).collect();
+            poll_fn(|cx| {
+                questions.retain_mut(|question| Pin::new(question).poll(cx).is_pending());
+                if questions.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            Ok::<_, Error>("done")
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    let task = fleet.wait_for(0, &id, "input_required").await;
+    fleet.connections[0].hangs_in_claims.store(true, Ordering::SeqCst);
+    let mut sent = 0;
+    for key in task["inputRequests"].as_object().unwrap().keys() {
+        let outcome = fleet.answer(0, &id, json!({ key.as_str(): accept(&"a".repeat(250_000)) }));
+        sent += usize::from(outcome.await["error"]["code"] != -32602);
+    }
+    assert_eq!(sent, 16);
 }
 
 /// A claim leaves permits to calls that become tasks meanwhile.

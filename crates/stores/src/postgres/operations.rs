@@ -39,7 +39,9 @@ const CREATE: &str = concat!(
 const READ: &str = concat!(
     "SELECT t.tool, t.version, t.min_version, t.status, t.created, t.updated, t.expires, t.view,
         t.lease, ARRAY(SELECT a.question FROM mrtr_answer a WHERE a.key = t.key
-            ORDER BY a.question) AS answered
+            ORDER BY a.question) AS answered,
+        (SELECT coalesce(sum(octet_length(a.body)), 0)::int8 FROM mrtr_answer a WHERE a.key = t.key)
+            AS answer_bytes
     FROM mrtr_task t WHERE t.key = $1 AND ",
     exists!()
 );
@@ -122,7 +124,7 @@ pub(super) async fn create(
             let created = unix_millis(row.get(0));
             let expires = row.get::<_, Option<i64>>(1).map(unix_millis);
             let status = StoredStatus::Open;
-            let answered = Vec::new();
+            let (answered, answer_bytes) = (Vec::new(), 0);
             return Ok(Created::New(TaskRecord {
                 handler,
                 status,
@@ -131,6 +133,7 @@ pub(super) async fn create(
                 expires,
                 view,
                 answered,
+                answer_bytes,
             }));
         }
         if let Some((record, holder)) = read(pool, key).await? {

@@ -29,7 +29,7 @@ pub(super) const DELETE_ENTRIES: &str = "DELETE FROM mrtr_entry WHERE key = ANY(
 pub(super) const DELETE_ANSWERS: &str = "DELETE FROM mrtr_answer WHERE key = ANY($1::bytea[])";
 
 /// Reads a record from the columns tool, version, `min_version`, status, created, updated, expires,
-/// view, and answered.
+/// view, answered, and `answer_bytes`.
 pub(super) fn record(row: &Row) -> TaskRecord {
     let answered: Vec<Vec<u8>> = row.get("answered");
     TaskRecord {
@@ -40,6 +40,7 @@ pub(super) fn record(row: &Row) -> TaskRecord {
         expires: row.get::<_, Option<i64>>("expires").map(unix_millis),
         view: row.get("view"),
         answered: answered.into_iter().map(question).collect(),
+        answer_bytes: row.get::<_, i64>("answer_bytes").try_into().unwrap_or_default(),
     }
 }
 

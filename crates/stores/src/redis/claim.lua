@@ -47,14 +47,21 @@ local function hold(id)
     return held
 end
 
--- The ids are read in pages. Tasks that are not skipped leave the range.
+-- The ids are read in pages, by rank: a page by score costs more the further it is from the first.
+-- Tasks that are not skipped are moved behind those that are due.
 local PAGE = 100
 local all, skipped = {}, 0
-while #all < limit do
-    local ids = redis.call('ZRANGEBYSCORE', due_of(service), '-inf', text(now),
-        'LIMIT', skipped, PAGE)
-    for _, id in ipairs(ids) do
+local is_end = false
+while #all < limit and not is_end do
+    local page = redis.call('ZRANGE', due_of(service), skipped, skipped + PAGE - 1, 'WITHSCORES')
+    is_end = #page < 2 * PAGE
+    for i = 1, #page, 2 do
+        local id = page[i]
         if #all == limit then
+            break
+        end
+        if tonumber(page[i + 1]) > now then
+            is_end = true
             break
         end
         local tool, min_version, cancel, at = get(id, 'tool', 'min_version', 'cancel', 'wake')
@@ -69,9 +76,6 @@ while #all < limit do
         else
             all[#all + 1] = hold(id)
         end
-    end
-    if #ids < PAGE then
-        break
     end
 end
 return all

@@ -68,7 +68,8 @@ local function changed(id)
     redis.call('PUBLISH', prefix .. 'changed', id)
 end
 
--- Returns what clients may see: 8 fields, the lease, and the questions that have an answer.
+-- Returns what clients may see: 8 fields, the lease, the length of the answers as they are stored,
+-- and the questions that have an answer.
 local function record(id)
     local fields = redis.call('HMGET', task_of(id), 'tool', 'version', 'min_version', 'status',
         'created', 'updated', 'expires', 'view', 'lease')
@@ -78,8 +79,11 @@ local function record(id)
     for i = 1, 9 do
         fields[i] = fields[i] or ''
     end
-    for _, question in ipairs(redis.call('HKEYS', answers_of(id))) do
-        fields[#fields + 1] = question
+    local bytes = 0
+    for i, question in ipairs(redis.call('HKEYS', answers_of(id))) do
+        bytes = bytes + redis.call('HSTRLEN', answers_of(id), question)
+        fields[10 + i] = question
     end
+    fields[10] = text(bytes)
     return fields
 end

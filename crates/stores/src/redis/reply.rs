@@ -58,6 +58,7 @@ fn record_of(fields: &mut impl Iterator<Item = Vec<u8>>) -> Option<TaskRecord> {
     let expires = text(fields)?;
     let view = fields.next()?;
     let _lease = fields.next()?;
+    let answer_bytes = number(fields)?;
     let mut answered: Vec<String> = Vec::new();
     while let Some(question) = text(fields) {
         answered.push(question);
@@ -71,6 +72,7 @@ fn record_of(fields: &mut impl Iterator<Item = Vec<u8>>) -> Option<TaskRecord> {
         expires: if expires.is_empty() { None } else { Some(unix_millis(expires.parse().ok()?)) },
         view,
         answered,
+        answer_bytes,
     })
 }
 

@@ -55,6 +55,7 @@ pub(super) fn create(db: &Connection, now: i64, task: &NewTask, lease: Lease) ->
                 expires: Some(at),
                 view: task.view.clone(),
                 answered: Vec::new(),
+                answer_bytes: 0,
             }))
         },
         Ok,
@@ -94,14 +95,19 @@ pub(super) fn read(
             expires: row.get::<_, Option<i64>>(6)?.map(unix_millis),
             view: row.get(7)?,
             answered: Vec::new(),
+            answer_bytes: 0,
         };
         Ok((record, row.get::<_, Option<[u8; 16]>>(8)?.map(LeaseId)))
     });
     let Some((mut record, lease)) = read.optional()? else { return Ok(None) };
-    let mut questions =
-        db.prepare_cached("SELECT question FROM mrtr_answer WHERE key = ?1 ORDER BY question")?;
-    let questions = questions.query_map([key.0], |row| row.get(0).map(question))?;
-    record.answered = questions.collect::<Result<_>>()?;
+    let mut answers = db.prepare_cached(
+        "SELECT question, length(body) FROM mrtr_answer WHERE key = ?1 ORDER BY question",
+    )?;
+    let mut answers = answers.query([key.0])?;
+    while let Some(answer) = answers.next()? {
+        record.answered.push(question(answer.get(0)?));
+        record.answer_bytes += answer.get::<_, u64>(1)?;
+    }
     Ok(Some((record, lease)))
 }
 

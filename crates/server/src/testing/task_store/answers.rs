@@ -10,8 +10,12 @@ pub(super) async fn the_first_answer_stands<S: TaskStore>(bench: &Bench<S>) {
     bench.answer(key, &[("b", "first"), ("b", "second")]).await;
     bench.answer(key, &[("a", "first"), ("b", "third")]).await;
     bench.answer(key, &[]).await;
-    assert_eq!(bench.read(key).await.answered, ["a", "b"]);
+    let record = bench.read(key).await;
+    assert_eq!(record.answered, ["a", "b"]);
+    let first_answers = 2 * "first".len() as u64;
+    assert!((first_answers..first_answers + 16).contains(&record.answer_bytes), "{record:?}");
     let (task, lease) = bench.claim_only(key).await;
+    assert!(bench.read(key).await.answer_bytes >= first_answers, "answers that were taken in");
     assert_eq!(task.answers, [stored("a", 1, "first"), stored("b", 1, "first")]);
     // Also in a later epoch.
     bench.answer(key, &[("a", "late"), ("0", "new")]).await;
@@ -105,5 +109,6 @@ pub(super) async fn answers_of_ended_tasks_are_ignored<S: TaskStore>(bench: &Ben
     bench.answer(key, &[("q", "a")]).await;
     let record = bench.read(key).await;
     assert_eq!((record.updated, record.answered), (ended.updated, Vec::new()));
+    assert_eq!(record.answer_bytes, 0);
     bench.claim_nothing().await;
 }
