@@ -179,8 +179,9 @@ pub struct OutgoingRequest<'a> {
     /// Arguments to mirror in `Mcp-Param-*` headers, as name and value. Transports without headers
     /// ignore them.
     pub param_headers: Vec<(String, String)>,
-    /// True if the response may take arbitrarily long, as that of a subscription: no timeout
-    /// applies, and no limit on the total size of the notifications before the response.
+    /// True if the response may take arbitrarily long, as that of a subscription: the timeout
+    /// applies only until the server sends its first message, and there is no limit on the total
+    /// size of the notifications before the response.
     pub long_lived: bool,
     /// True if other callers use the connection, too, and must not get what is meant for this one.
     /// A question of a legacy server that does not name its request is then refused.

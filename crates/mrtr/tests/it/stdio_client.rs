@@ -217,6 +217,32 @@ async fn server_may_cancel_a_subscription() {
     );
 }
 
+/// The timeout covers the acknowledgement, and nothing after it.
+#[tokio::test(start_paused = true)]
+async fn subscription_that_is_not_acknowledged_is_requested_again() {
+    let (connection, mut peer) = connect();
+    let client = Client::builder(connection).build();
+    let mut listening = client.listen(&SubscriptionFilter::default()).unwrap();
+    let server = async {
+        let first = peer.read().await;
+        let cancelled = peer.read().await;
+        assert_eq!(cancelled["params"]["requestId"], first["id"], "{cancelled}");
+        let second = peer.read().await;
+        assert_eq!(second["method"], "subscriptions/listen");
+        let tag = json!({ "io.modelcontextprotocol/subscriptionId": second["id"] });
+        let acknowledged = json!({ "notifications": {}, "_meta": tag });
+        peer.notify("notifications/subscriptions/acknowledged", acknowledged).await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        peer.notify("notifications/prompts/list_changed", json!({ "_meta": tag })).await;
+        peer
+    };
+    let events = async { [listening.next().await, listening.next().await] };
+    let (_peer, events) = tokio::join!(server, events);
+    let [first, second] = events.map(|event| event.unwrap().unwrap());
+    assert_eq!(first, SubscriptionEvent::Acknowledged(SubscriptionFilter::default()));
+    assert_eq!(second, SubscriptionEvent::PromptsListChanged);
+}
+
 /// Notifications for a call that is not polled are buffered up to a limit, and then dropped.
 #[tokio::test]
 async fn notifications_for_an_unpolled_call_are_bounded() {

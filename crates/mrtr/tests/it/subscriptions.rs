@@ -1,12 +1,14 @@
 //! Subscriptions over HTTP.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use mrtr::client::SubscriptionEvent;
-use mrtr::http::{Endpoint, RequestLimits, ServeOptions};
+use mrtr::http::{Endpoint, HttpClient, RequestLimits, ServeOptions};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::{Change, ChangeNotifier, Context, Resource, Server, Tool};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -170,4 +172,38 @@ async fn closed_subscriptions_leave_no_tasks() {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// A server, or a proxy in front of it, that accepts the request and never answers it, or sends
+/// nothing but comments.
+#[tokio::test]
+async fn subscription_that_is_not_acknowledged_is_requested_again() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let http = HttpClient::builder(&url).timeout(Duration::from_millis(100)).build().unwrap();
+    let client = mrtr::Client::builder(http).build();
+    let mut events = client.listen(&SubscriptionFilter::new().with_tools()).unwrap();
+    let accept = async || {
+        let mut stream = listener.accept().await.unwrap().0;
+        // The client has sent its request.
+        stream.read_exact(&mut [0; 64]).await.unwrap();
+        stream
+    };
+    let server = async {
+        let silent = accept().await;
+        let mut commenting = accept().await;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n:\n\n";
+        commenting.write_all(head.as_bytes()).await.unwrap();
+        let mut good = accept().await;
+        let acknowledged = json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": { "notifications": { "toolsListChanged": true } },
+        });
+        good.write_all(format!("{head}data: {acknowledged}\n\n").as_bytes()).await.unwrap();
+        (silent, commenting, good)
+    };
+    let (_connections, event) = tokio::join!(server, events.next());
+    let tools = SubscriptionFilter::new().with_tools();
+    assert_eq!(event.unwrap().unwrap(), SubscriptionEvent::Acknowledged(tools));
 }

@@ -373,7 +373,10 @@ impl<S: TaskStore> ErasedTaskStore for S {
     }
 }
 
-/// Several servers in one process can share a store.
+/// Several servers in one process can share a store. [`next_change`](TaskStore::next_change) tells
+/// each change to one of them only, so the others notice theirs with a delay: a due task after a
+/// second, and a change for subscriptions after 5 s. Where that is too late, connect each server on
+/// its own.
 impl<S: TaskStore> TaskStore for Arc<S> {
     fn create(
         &self,

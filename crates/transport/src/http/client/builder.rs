@@ -132,8 +132,8 @@ impl HttpClientBuilder {
         self
     }
 
-    /// Sets the timeout of one request, including its response. Default: 2 min. It does not apply
-    /// to subscriptions.
+    /// Sets the timeout of one request, including its response. Default: 2 min. Of a subscription,
+    /// it covers the time until the first message from the server, which acknowledges it.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self

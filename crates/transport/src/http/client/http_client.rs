@@ -10,6 +10,7 @@ use ::http::{HeaderMap, HeaderValue, Method, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::request_head::RequestHead;
+use tokio::time::timeout;
 
 use super::credentials::{Attempt, AttemptResponse, Credentials};
 use super::raw_response::RawResponse;
@@ -56,6 +57,16 @@ pub struct HttpClient {
     pub(super) authorization: Arc<Authorization>,
     pub(super) max_response: usize,
     pub(super) timeout: Duration,
+}
+
+/// What the timeout of a request covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimeoutCovers {
+    /// The response and its body.
+    Response,
+    /// The status and the headers of the response.
+    Head,
+    Nothing,
 }
 
 /// A keyed digest of the credentials that were sent last; 0 before the first.
@@ -115,12 +126,13 @@ impl Transport for HttpClient {
             invalid("the request cannot be serialized".to_owned()).with_source(error)
         })?;
         let body = Bytes::from(body);
-        let (response, info) = self.request(&Method::POST, headers, body, long_lived).await?;
+        let covers = if long_lived { TimeoutCovers::Head } else { TimeoutCovers::Response };
+        let (response, info) = self.request(&Method::POST, headers, body, covers).await?;
         let reader = ResponseReader {
             server: &self.name,
             request_id: &request.id,
             max_response: self.max_response,
-            long_lived,
+            long_lived: long_lived.then_some(self.timeout),
             on_notification,
         };
         reader.read(response).await.map_err(|error| error.with_http_response(info))
@@ -150,7 +162,8 @@ impl HttpClient {
     ) -> Result<RawResponse, TransportError> {
         let mut all = self.headers.clone();
         all.extend(headers);
-        let (response, info) = self.request(&method, all, body, long_lived).await?;
+        let covers = if long_lived { TimeoutCovers::Nothing } else { TimeoutCovers::Response };
+        let (response, info) = self.request(&method, all, body, covers).await?;
         Ok(RawResponse::new(response, info, self.name.clone(), self.max_response))
     }
 }
@@ -162,12 +175,12 @@ impl HttpClient {
         method: &Method,
         headers: HeaderMap,
         body: Bytes,
-        long_lived: bool,
+        covers: TimeoutCovers,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
         match &self.credentials {
-            None => self.request_once(method, headers, body, long_lived).await,
+            None => self.request_once(method, headers, body, covers).await,
             Some(credentials) => {
-                self.request_with(&**credentials, method, headers, body, long_lived).await
+                self.request_with(&**credentials, method, headers, body, covers).await
             }
         }
     }
@@ -177,14 +190,20 @@ impl HttpClient {
         method: &Method,
         headers: HeaderMap,
         body: Bytes,
-        long_lived: bool,
+        covers: TimeoutCovers,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
         let request = self.http.request(method.clone(), self.url.clone());
         let mut request = request.headers(headers).body(body);
-        if !long_lived {
+        if covers == TimeoutCovers::Response {
             request = request.timeout(self.timeout);
         }
-        let response = request.send().await.map_err(|error| self.name.request_failed(error))?;
+        let response = match covers {
+            TimeoutCovers::Head => timeout(self.timeout, request.send())
+                .await
+                .map_err(|_| self.name.silent(self.timeout))?,
+            TimeoutCovers::Response | TimeoutCovers::Nothing => request.send().await,
+        };
+        let response = response.map_err(|error| self.name.request_failed(error))?;
         let info = response_info(&response);
         Ok((response, info))
     }
@@ -197,7 +216,7 @@ impl HttpClient {
         method: &Method,
         headers: HeaderMap,
         body: Bytes,
-        long_lived: bool,
+        covers: TimeoutCovers,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
         let mut last: Option<HttpResponseInfo> = None;
         for number in 1.. {
@@ -212,7 +231,7 @@ impl HttpClient {
             }
             self.authorization.note(sent.get(header::AUTHORIZATION), &added);
             let (response, info) =
-                self.request_once(method, sent.clone(), body.clone(), long_lived).await?;
+                self.request_once(method, sent.clone(), body.clone(), covers).await?;
             if number == MAX_ATTEMPTS {
                 return Ok((response, info));
             }

@@ -2,11 +2,13 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use ::http::{StatusCode, header};
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::peer_text::quote;
+use tokio::time::{Instant, timeout_at};
 
 use super::server_name::ServerName;
 use crate::error::TransportError;
@@ -18,7 +20,8 @@ pub(super) struct ResponseReader<'a> {
     pub(super) request_id: &'a RequestId,
     /// The longest response in bytes. It bounds each event, and their sum unless `long_lived`.
     pub(super) max_response: usize,
-    pub(super) long_lived: bool,
+    /// The time until the first message of a long-lived response.
+    pub(super) long_lived: Option<Duration>,
     pub(super) on_notification: &'a (dyn Fn(Notification) + Send + Sync),
 }
 
@@ -55,7 +58,8 @@ impl ResponseReader<'_> {
     async fn read_json(&self, mut http: reqwest::Response) -> Result<Response, TransportError> {
         let status = http.status();
         let mut body = Vec::new();
-        while let Some(chunk) = self.chunk(&mut http).await? {
+        let until = self.until();
+        while let Some(chunk) = self.chunk(&mut http, until).await? {
             if body.len() + chunk.len() > self.max_response {
                 return Err(self.too_long());
             }
@@ -88,21 +92,23 @@ impl ResponseReader<'_> {
         let mut decoder = Decoder::new(self.max_response);
         let mut events = Vec::new();
         let mut length = 0;
-        while let Some(chunk) = self.chunk(&mut http).await? {
+        let mut until = self.until();
+        while let Some(chunk) = self.chunk(&mut http, until).await? {
             length += chunk.len();
-            if length > self.max_response && !self.long_lived {
+            if length > self.max_response && self.long_lived.is_none() {
                 return Err(self.too_long());
             }
             decoder.push(&chunk, |data| events.push(data)).map_err(|error| {
                 self.server.violation("sent an event that is too long").with_source(error)
             })?;
             for event in events.drain(..).filter(|event| !event.is_empty()) {
+                until = None;
                 // The response is the last event, but servers need not end the stream after it.
                 if let Some(response) = self.process(&event)? {
                     return Ok(response);
                 }
             }
-            if self.long_lived {
+            if self.long_lived.is_some() {
                 yield_once().await;
             }
         }
@@ -110,11 +116,25 @@ impl ResponseReader<'_> {
         Err(TransportError::interrupted(message))
     }
 
+    /// Returns the time until which the first message has to arrive, and how long that is.
+    fn until(&self) -> Option<(Instant, Duration)> {
+        self.long_lived.map(|time| (Instant::now() + time, time))
+    }
+
     async fn chunk(
         &self,
         http: &mut reqwest::Response,
+        until: Option<(Instant, Duration)>,
     ) -> Result<Option<bytes::Bytes>, TransportError> {
-        http.chunk().await.map_err(|error| self.server.request_failed(error))
+        let chunk = http.chunk();
+        let chunk = match until {
+            // The timeout of the request covers its body.
+            None => chunk.await,
+            Some((until, time)) => {
+                timeout_at(until, chunk).await.map_err(|_| self.server.silent(time))?
+            }
+        };
+        chunk.map_err(|error| self.server.request_failed(error))
     }
 
     fn too_long(&self) -> TransportError {
@@ -142,7 +162,7 @@ impl ResponseReader<'_> {
                 }
             }
             Ok(Message::Notification(notification)) => {
-                if self.long_lived && self.is_cancelled_by(&notification) {
+                if self.long_lived.is_some() && self.is_cancelled_by(&notification) {
                     let message = format!("{} ended the subscription", self.server);
                     return Err(TransportError::subscription_ended(message));
                 }
@@ -211,7 +231,7 @@ mod tests {
             server: &ServerName::new(&reqwest::Url::parse("http://a.example/").unwrap()),
             request_id: &RequestId::Number(1),
             max_response: 1024,
-            long_lived: true,
+            long_lived: Some(Duration::from_secs(1)),
             on_notification: &|_| {
                 received.fetch_add(1, Ordering::Relaxed);
             },

@@ -1,6 +1,7 @@
 //! The server's URL as it appears in errors.
 
 use std::fmt;
+use std::time::Duration;
 
 use ::http::StatusCode;
 
@@ -31,6 +32,11 @@ impl ServerName {
             (Kind::Interrupted, "broke the connection")
         };
         TransportError::new(kind, format!("{self} {what}")).with_source(error.without_url())
+    }
+
+    /// Creates the error of a server that has sent nothing for the whole timeout.
+    pub(super) fn silent(&self, timeout: Duration) -> TransportError {
+        TransportError::interrupted(format!("{self} did not answer within {timeout:?}"))
     }
 
     /// Creates the error of a response from a gateway that got no response from the server.

@@ -135,8 +135,8 @@ impl ChildServer {
     }
 
     /// Sets the timeout of one request, and the timeout of the start of the process before it.
-    /// Requests that wait for the same start share its time. Default: 2 min. It does not apply to
-    /// subscriptions.
+    /// Requests that wait for the same start share its time. Default: 2 min. Of a subscription, it
+    /// covers the time until the first message from the server, which acknowledges it.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self

@@ -1,5 +1,8 @@
 //! A client on a byte stream.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
 
 use super::pending::{Pending, Waiter};
 use super::send_state::SendState;
@@ -91,7 +95,8 @@ impl StreamClient {
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
 
-    /// Sets the timeout of one request. Default: 2 min. It does not apply to subscriptions.
+    /// Sets the timeout of one request. Default: 2 min. Of a subscription, it covers the time until
+    /// the first message from the server, which acknowledges it.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
@@ -183,6 +188,7 @@ impl Transport for StreamClient {
             reason: "the caller dropped the request",
             is_cancellable: request.method != "initialize",
         };
+        let has_heard = AtomicBool::new(false);
         let answer = async {
             let line = (serialized_line(&request), Arc::clone(&state));
             tokio::select! {
@@ -196,17 +202,28 @@ impl Transport for StreamClient {
                 // Notifications first: all of them were sent before the response.
                 tokio::select! {
                     biased;
-                    Some(notification) = notifications.recv() => on_notification(notification),
+                    Some(notification) = notifications.recv() => {
+                        has_heard.store(true, Ordering::Relaxed);
+                        on_notification(notification);
+                    }
                     outcome = &mut response => return outcome.unwrap_or_else(|_| {
                         Err(state.fail("the server closed the stream before it answered"))
                     }),
                 }
             }
         };
-        if long_lived {
-            return answer.await;
-        }
-        tokio::time::timeout(self.timeout, answer).await.unwrap_or_else(|_| {
+        let answered = if long_lived {
+            let (mut answer, mut timeout) = (pin!(answer), pin!(sleep(self.timeout)));
+            poll_fn(|cx| match answer.as_mut().poll(cx) {
+                Poll::Ready(answered) => Poll::Ready(Some(answered)),
+                Poll::Pending if has_heard.load(Ordering::Relaxed) => Poll::Pending,
+                Poll::Pending => timeout.as_mut().poll(cx).map(|()| None),
+            })
+            .await
+        } else {
+            timeout(self.timeout, answer).await.ok()
+        };
+        answered.unwrap_or_else(|| {
             guard.reason = "the request timed out";
             Err(state.fail(format!("no response within {:?}", self.timeout)))
         })
