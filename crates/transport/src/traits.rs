@@ -119,6 +119,24 @@ pub trait RequestHandler: Send + Sync + 'static {
     }
 }
 
+/// Several transports can share a handler.
+impl<H: RequestHandler> RequestHandler for Arc<H> {
+    fn handle(
+        self: Arc<Self>,
+        incoming: IncomingRequest,
+    ) -> impl Future<Output = Response<RawJson>> + Send + 'static {
+        Arc::clone(&*self).handle(incoming)
+    }
+
+    fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
+        (**self).shutdown_begun()
+    }
+
+    fn also_serves(&self, versions: &[&'static str]) {
+        (**self).also_serves(versions);
+    }
+}
+
 /// Sends requests: a connection to a server, as a client sees it.
 ///
 /// ```

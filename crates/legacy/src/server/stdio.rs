@@ -1,4 +1,4 @@
-//! A client over a byte stream, of any revision: its first message decides.
+//! A client over a byte stream, of any revision: its first message that is no probe decides.
 
 mod session;
 
@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_codec::KeyRing;
+use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Response};
-use mrtr_transport::RequestHandler;
 use mrtr_transport::stdio::lines::{Line, LineReader, json_line, write_lines};
 use mrtr_transport::stdio::{self, StreamLimits};
+use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler};
 use tokio::io::{AsyncBufRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -19,7 +20,7 @@ use self::session::StreamSession;
 use super::gateway::Gateway;
 use super::options::LegacyOptions;
 use crate::LegacyVersion;
-use crate::server::opening::opens_session;
+use crate::server::opening::Opening;
 
 /// How many lines wait for a client that reads slowly.
 const MAX_QUEUED: usize = 64;
@@ -29,8 +30,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one client over a stream, of the current revision or a legacy one.
 ///
-/// A client whose first message is `initialize` is a legacy client (specification: versioning,
-/// "Backward Compatibility").
+/// A client that sends `initialize` is a legacy client (specification: versioning, "Backward
+/// Compatibility"). It may ask before what the server speaks, by `server/discover` or by a request
+/// of another revision. The first request of any other kind decides for the current revision.
 ///
 /// Otherwise it is [`mrtr_transport::stdio::serve_stream`], with the same limits and the same
 /// shutdown. Dropping the future cancels the requests in flight.
@@ -54,30 +56,49 @@ where
     let mut shutdown = std::pin::pin!(shutdown);
     let mut lines = LineReader::new(&mut reader, limits.max_message_bytes());
     handler.also_serves(&LegacyVersion::names());
-    let first = loop {
+    let handler = Arc::new(handler);
+    let (first, is_legacy) = loop {
         let line = tokio::select! {
             line = lines.next() => line?,
             () = &mut shutdown => return Ok(()),
         };
-        match line {
+        let line = match line {
             None => return Ok(()),
-            Some(Line::TooLong(prefix)) => {
-                let error = json_line(Response::error(prefix.id, too_long(&limits)).to_json());
-                let written = async {
-                    writer.write_all(&error).await?;
-                    writer.flush().await
-                };
-                // The client may not read.
-                tokio::select! {
-                    written = written => written?,
-                    () = &mut shutdown => return Ok(()),
-                }
-            }
-            Some(Line::Complete(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Some(Line::Complete(line)) => break line,
+            Some(Line::TooLong(prefix)) => Err(Response::error(prefix.id, too_long(&limits))),
+            Some(Line::Complete(line)) if line.iter().all(u8::is_ascii_whitespace) => continue,
+            Some(Line::Complete(line)) => Ok(line),
+        };
+        let answered = async {
+            let response = match line {
+                Err(error) => error,
+                Ok(line) => match Opening::of(&line) {
+                    Opening::Session => return Ok(Some((line, true))),
+                    Opening::Current => return Ok(Some((line, false))),
+                    Opening::Notification => return Ok(None),
+                    Opening::Ping(id) => {
+                        Response { id: Some(id), outcome: Ok(ObjectWriter::with_capacity(2).end()) }
+                    }
+                    Opening::Probe(request, meta) => {
+                        let notifications = NotificationSender::closed();
+                        let probe = IncomingRequest::new(request, meta, notifications);
+                        Arc::clone(&handler).handle(probe).await
+                    }
+                },
+            };
+            writer.write_all(&json_line(response.to_json())).await?;
+            writer.flush().await?;
+            io::Result::Ok(None)
+        };
+        // The client may not read.
+        let first = tokio::select! {
+            first = answered => first?,
+            () = &mut shutdown => return Ok(()),
+        };
+        if let Some(first) = first {
+            break first;
         }
     };
-    if opens_session(&first) {
+    if is_legacy {
         return serve_legacy(handler, options, &first, reader, writer, limits, shutdown).await;
     }
     let first = Cursor::new([first.as_slice(), b"\n"].concat());

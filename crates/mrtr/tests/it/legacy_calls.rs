@@ -64,6 +64,9 @@ struct LegacyOnly {
     requests: Arc<AtomicUsize>,
     /// The status of requests of the current revision.
     status: StatusCode,
+    /// The number of first requests of the current revision that fail with an internal error. The
+    /// later ones are answered.
+    failing: Option<usize>,
 }
 
 impl Service<Request<Incoming>> for LegacyOnly {
@@ -76,13 +79,16 @@ impl Service<Request<Incoming>> for LegacyOnly {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        self.requests.fetch_add(1, Ordering::SeqCst);
+        let number = self.requests.fetch_add(1, Ordering::SeqCst);
         let version = request.headers().get("mcp-protocol-version");
-        if version.is_some_and(|version| version == "2026-07-28") {
+        if version.is_some_and(|version| version == "2026-07-28")
+            && self.failing.is_none_or(|failing| number < failing)
+        {
             let status = self.status;
+            let code = if self.failing.is_some() { -32603 } else { -32000 };
             return Box::pin(async move {
                 let _ = request.into_body().collect().await;
-                let error = json!({ "code": -32000, "message": "Bad Request: no session" });
+                let error = json!({ "code": code, "message": "Bad Request: no session" });
                 let body = json!({ "jsonrpc": "2.0", "id": null, "error": error });
                 let mut response = Response::new(ResponseBody::from(body.to_string()));
                 *response.status_mut() = status;
@@ -98,15 +104,16 @@ impl Service<Request<Incoming>> for LegacyOnly {
 /// Serves legacy revisions only, and returns the URL.
 async fn serve_legacy(server: Server, status: StatusCode) -> (String, Arc<AtomicUsize>) {
     let endpoint = Arc::new(Mutex::new(mrtr::endpoint(server).unwrap()));
-    serve_endpoint(endpoint, status).await
+    serve_endpoint(endpoint, status, None).await
 }
 
 async fn serve_endpoint(
     endpoint: SharedEndpoint,
     status: StatusCode,
+    failing: Option<usize>,
 ) -> (String, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
-    let service = LegacyOnly { endpoint, requests: Arc::clone(&requests), status };
+    let service = LegacyOnly { endpoint, requests: Arc::clone(&requests), status, failing };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let forever = std::future::pending();
@@ -158,6 +165,29 @@ async fn client_finds_out_the_revision_and_remembers_it() {
         let discovered = client.discover().await.unwrap();
         assert_eq!(discovered.supported_versions, ["2025-11-25"]);
     }
+}
+
+/// Such an error may come from a layer in front of the server, for a moment.
+#[tokio::test]
+async fn server_that_fails_once_is_not_taken_for_a_legacy_one_for_ever() {
+    let changes = ChangeNotifier::new();
+    let endpoint = mrtr::endpoint(server(&changes)).unwrap();
+    let (url, _) = serve_endpoint(Arc::new(Mutex::new(endpoint)), StatusCode::OK, Some(1)).await;
+    let client = mrtr::connect(&url).unwrap().build();
+    for version in ["2025-11-25", "2026-07-28"] {
+        assert_eq!(client.call_tool("version", json!({})).await.unwrap().text(), version);
+    }
+    // A server that always answers so is a legacy server.
+    let endpoint = mrtr::endpoint(server(&changes)).unwrap();
+    let shared = Arc::new(Mutex::new(endpoint));
+    let (url, requests) = serve_endpoint(shared, StatusCode::OK, Some(usize::MAX)).await;
+    let client = mrtr::connect(&url).unwrap().build();
+    for _ in 0..2 {
+        assert_eq!(client.call_tool("version", json!({})).await.unwrap().text(), "2025-11-25");
+    }
+    let before = requests.load(Ordering::SeqCst);
+    client.call_tool("version", json!({})).await.unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), before + 1, "the server was probed again");
 }
 
 #[tokio::test]
@@ -255,7 +285,8 @@ async fn dropped_call_is_cancelled_at_the_server() {
 async fn session_that_has_ended_is_opened_again() {
     let changes = ChangeNotifier::new();
     let endpoint = Arc::new(Mutex::new(mrtr::endpoint(server(&changes)).unwrap()));
-    let (url, requests) = serve_endpoint(Arc::clone(&endpoint), StatusCode::BAD_REQUEST).await;
+    let (url, requests) =
+        serve_endpoint(Arc::clone(&endpoint), StatusCode::BAD_REQUEST, None).await;
     let client = in_mode(&url, RevisionMode::Legacy).build();
     client.call_tool("version", json!({})).await.unwrap();
     // A server with another key does not know the session.

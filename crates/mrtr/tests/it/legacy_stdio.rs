@@ -132,6 +132,35 @@ async fn client_of_the_current_revision_is_served_as_before() {
     assert_eq!(served.peer.read().await["error"]["code"], -32601);
 }
 
+/// A client of both eras asks first, and its process may have given up before the answer came.
+#[tokio::test]
+async fn client_that_has_asked_for_the_versions_may_open_a_session() {
+    let mut served = serve();
+    served.request(1, "ping", json!({})).await;
+    assert_eq!(served.peer.read().await["result"], json!({}));
+    served.peer.notify("notifications/cancelled", json!({ "requestId": "x" })).await;
+    served.peer.call(2, "server/discover", json!({})).await;
+    let discovered = served.peer.read().await;
+    let versions = discovered["result"]["supportedVersions"].as_array().unwrap().clone();
+    assert!(versions.contains(&json!("2025-11-25")), "{discovered}");
+    let mut later = params(json!({}));
+    later["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
+    served.request(3, "tools/list", later).await;
+    let refused = served.peer.read().await;
+    assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32022), &json!(3)));
+    assert_eq!(served.initialize("2025-11-25").await["serverInfo"]["name"], "test");
+
+    // Or go on in the current revision.
+    let mut served = serve();
+    served.peer.call(1, "server/discover", json!({})).await;
+    served.peer.read().await;
+    served.peer.call(2, "tools/list", json!({})).await;
+    assert!(served.peer.read().await["result"]["tools"].is_array());
+    let initialize = json!({ "protocolVersion": "2025-11-25" });
+    served.request(3, "initialize", initialize).await;
+    assert_eq!(served.peer.read().await["error"]["code"], -32022);
+}
+
 #[tokio::test]
 async fn only_initialize_and_ping_precede_the_session() {
     let mut served = serve();

@@ -16,8 +16,8 @@ use super::store::{
 /// A [`TaskStore`] in the memory of one process: its tasks end with the process. For tests, and for
 /// programs whose tasks are not worth keeping.
 ///
-/// With [`Arc`](std::sync::Arc), several servers in one process share it. Each change is announced to
-/// one of them, and the others look about once a second.
+/// With [`Arc`](std::sync::Arc), several servers in one process share it. Each change is announced
+/// to one of them, and the others look about once a second.
 ///
 /// ```
 /// use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};

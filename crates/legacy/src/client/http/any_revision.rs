@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::jsonrpc::Response;
+use mrtr_schema::jsonrpc::{Response, code};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::http::HttpClient;
@@ -41,15 +41,16 @@ pub struct AnyRevisionClient {
     mode: RevisionMode,
     legacy: Adapter<HttpSession>,
     era: OnceLock<Era>,
-    /// Held while the server is asked, so that concurrent requests ask it once.
-    probing: Mutex<()>,
+    /// Held while the server is asked, so that concurrent requests ask it once. True if it has
+    /// answered once with an internal error.
+    probing: Mutex<bool>,
 }
 
 impl AnyRevisionClient {
     /// Creates a client. Nothing is sent yet.
     pub fn new(http: HttpClient, mode: RevisionMode) -> Self {
         let legacy = Adapter::new(HttpSession::new(http.clone()));
-        Self { http, mode, legacy, era: OnceLock::new(), probing: Mutex::new(()) }
+        Self { http, mode, legacy, era: OnceLock::new(), probing: Mutex::default() }
     }
 
     /// Returns the era of the server, which the first request finds out.
@@ -61,10 +62,10 @@ impl AnyRevisionClient {
                 if let Some(era) = self.era.get() {
                     return Ok(*era);
                 }
-                let _probing = self.probing.lock().await;
+                let mut has_failed = self.probing.lock().await;
                 match self.era.get() {
                     Some(era) => Ok(*era),
-                    None => self.probe(meta).await,
+                    None => self.probe(meta, &mut has_failed).await,
                 }
             }
         }
@@ -72,9 +73,14 @@ impl AnyRevisionClient {
 
     /// Asks the server by a request of the current revision (specification: streamable HTTP,
     /// "Backward Compatibility").
-    async fn probe(&self, meta: &RequestMeta) -> Result<Era, TransportError> {
+    async fn probe(
+        &self,
+        meta: &RequestMeta,
+        has_failed: &mut bool,
+    ) -> Result<Era, TransportError> {
         let answer = self.http.send(OutgoingRequest::new(probe_request(meta, 1)?)).await;
         let has_answered = answer.is_ok();
+        let is_failure = answer.as_ref().is_ok_and(is_internal_error);
         let era = match answer {
             Ok(response) => era_of(response),
             Err(error) if is_rejection(&error) => Era::Legacy,
@@ -87,10 +93,18 @@ impl AnyRevisionClient {
             // The request itself will get it. Nothing is remembered.
             return if has_answered { Ok(Era::Current) } else { Err(error) };
         }
+        // A layer in front of a server of the current revision may fail for a moment.
+        if is_failure && era == Era::Legacy && !std::mem::replace(has_failed, true) {
+            return Ok(era);
+        }
         let era = *self.era.get_or_init(|| era);
         tracing::debug!(target: "mrtr::client", ?era, "era of the server detected");
         Ok(era)
     }
+}
+
+fn is_internal_error(response: &Response) -> bool {
+    response.outcome.as_ref().is_err_and(|error| error.code == code::INTERNAL_ERROR)
 }
 
 /// Returns true if the server has rejected the probe without a JSON-RPC error.
