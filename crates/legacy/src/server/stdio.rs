@@ -25,6 +25,9 @@ use crate::server::opening::Opening;
 /// How many lines wait for a client that reads slowly.
 const MAX_QUEUED: usize = 64;
 
+/// The time that requests in flight have when the stream has ended, as in the current revision.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// How long each step at the end of a session may take.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -146,9 +149,7 @@ where
         written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
         read = reading => Some(read),
     };
-    if read.is_none() {
-        session.finish(SHUTDOWN_TIMEOUT).await;
-    }
+    session.finish(if read.is_none() { SHUTDOWN_TIMEOUT } else { END_TIMEOUT }).await;
     let read = read.unwrap_or(Ok(()));
     session.abort().await;
     // Drops the senders, so that the writer ends after the last line.

@@ -204,6 +204,21 @@ async fn end_of_stream_drops_the_handlers_in_flight() {
     assert_eq!(running.load(Ordering::SeqCst), 0);
 }
 
+/// As from `printf … | server`.
+#[tokio::test]
+async fn request_at_the_end_of_the_stream_is_answered() {
+    let (mut stream, task) = pipe(&Arc::default(), StreamLimits::default());
+    let mut line = request("server/discover", &params(json!({})));
+    line.push(b'\n');
+    stream.write_all(&line).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut output = String::new();
+    stream.read_to_string(&mut output).await.unwrap();
+    task.await.unwrap();
+    let response: Value = serde_json::from_str(&output).unwrap();
+    assert!(response["result"]["supportedVersions"].is_array(), "{response}");
+}
+
 #[tokio::test]
 async fn malformed_lines_get_an_error_and_the_stream_stays_open() {
     let limits = StreamLimits::default().with_max_message_bytes(2_000).with_max_in_flight(1);

@@ -18,12 +18,16 @@ use crate::traits::RequestHandler;
 /// cancellations of subscriptions are queued, and the client reads the remaining output.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time that requests in flight have when the stream has ended: one that was just read is still
+/// answered.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Maximum number of lines that may wait for a client that reads slowly. Requests that find the
 /// queue full wait.
 const MAX_QUEUED_LINES: usize = 64;
 
-/// Serves one client over a stream until the stream ends. Requests that are in flight then are
-/// cancelled. A client cancels a request by `notifications/cancelled`.
+/// Serves one client over a stream until the stream ends. Requests that are in flight then have 0.5 s
+/// to finish, and are cancelled. A client cancels a request by `notifications/cancelled`.
 ///
 /// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish. Then
 /// the server cancels the remaining subscriptions with `notifications/cancelled`, which may take
@@ -99,7 +103,15 @@ where
                 session.send_rejection();
             }
             line = lines.next(), if session.rejection.is_none() => match line? {
-                None => break,
+                None => {
+                    let finished = tokio::time::timeout(END_TIMEOUT, session.finish_requests());
+                    tokio::select! {
+                        _ = finished => break,
+                        written = &mut writing => {
+                            return written.unwrap_or_else(|e| Err(io::Error::other(e)));
+                        }
+                    }
+                }
                 Some(Line::TooLong(prefix)) => {
                     let max = limits.message_bytes;
                     let message = format!("the message is longer than {max} bytes");

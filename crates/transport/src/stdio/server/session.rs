@@ -81,6 +81,15 @@ impl<H: RequestHandler> Session<H> {
         self.in_flight.retain(|_, request| !request.task.is_finished());
     }
 
+    /// Waits for the requests in flight that are no subscriptions.
+    pub(super) async fn finish_requests(&mut self) {
+        while self.in_flight.values().any(|request| !request.is_subscription)
+            && let Some(finished) = self.tasks.join_next().await
+        {
+            self.forget_finished(finished);
+        }
+    }
+
     /// Cancels the subscriptions that end without a result, and notifies the client of each.
     pub(super) async fn end_subscriptions(&mut self) {
         for (request_id, InFlight { task, state, is_subscription }) in self.in_flight.drain() {
