@@ -1,7 +1,7 @@
 //! The answer to a request, part by part: first its notifications, then its response.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -78,17 +78,35 @@ impl ResponseParts {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         // The handler is polled first. Notifications that it sends in this poll are found right
         // after.
-        if let State::Running(running) = &mut self.state
-            && let Poll::Ready(response) = running.as_mut().poll(cx)
-        {
-            self.state = State::Responding(response);
-        }
+        self.poll_handler(cx);
         match &self.state {
             State::Running(_) => {
                 self.notifications.poll_recv(cx).map(|next| Some(Part::Notification(next)))
             }
             _ => Poll::Ready(self.next_ready()),
         }
+    }
+
+    fn poll_handler(&mut self, cx: &mut Context<'_>) {
+        if let State::Running(running) = &mut self.state
+            && let Poll::Ready(response) = running.as_mut().poll(cx)
+        {
+            self.state = State::Responding(response);
+        }
+    }
+
+    /// Waits for the end of `sending`. The handler goes on meanwhile: its timeout must not wait for
+    /// a client that does not read.
+    pub(crate) async fn wait_for<T>(&mut self, sending: impl Future<Output = T>) -> T {
+        let mut sending = pin!(sending);
+        poll_fn(|cx| {
+            let sent = sending.as_mut().poll(cx);
+            if sent.is_pending() {
+                self.poll_handler(cx);
+            }
+            sent
+        })
+        .await
     }
 
     /// Returns the next part if it is available without polling the handler.
@@ -117,6 +135,6 @@ impl ResponseParts {
 
     /// Waits for the next part; `None` after the response.
     pub(crate) async fn next(&mut self) -> Option<Part> {
-        std::future::poll_fn(|cx| self.poll_next(cx)).await
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 }

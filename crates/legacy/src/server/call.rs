@@ -186,7 +186,16 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 biased;
                 response = &mut handling => break response,
                 next = poll_fn(|cx| notifications.poll_recv(cx)) => {
-                    self.channel.send(Outgoing::Notification(next)).await;
+                    let mut sending = pin!(self.channel.send(Outgoing::Notification(next)));
+                    // The timeout of the handler must not wait for a client that does not read.
+                    tokio::select! {
+                        biased;
+                        _ = &mut sending => {}
+                        response = &mut handling => {
+                            sending.await;
+                            break response;
+                        }
+                    }
                 }
             }
         };

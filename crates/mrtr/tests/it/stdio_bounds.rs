@@ -1,9 +1,12 @@
 //! Limits of byte streams: messages above the limit, and requests that the server does not read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use mrtr::client::TransportError;
+use mrtr::legacy::LegacyOptions;
 use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
 use mrtr::{CallError, Client, Context, Server, Tool};
 use schemars::JsonSchema;
@@ -12,7 +15,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, duplex, split};
 use tokio::task::JoinHandle;
 
+use crate::http_wire::params;
 use crate::raw_peer::RawPeer;
+use crate::server_process::{Running, until};
 
 const MAX_MESSAGE: usize = 1_000;
 
@@ -207,4 +212,64 @@ async fn cancellation_overtakes_queued_requests() {
     }
     assert!(before < 5, "{before}");
     others.iter().for_each(JoinHandle::abort);
+}
+
+/// The client of either era reads nothing, while the handler reports its progress.
+#[tokio::test(start_paused = true)]
+async fn timeout_of_a_request_does_not_wait_for_a_client_that_does_not_read() {
+    for is_legacy in [false, true] {
+        let running = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&running);
+        let report = move |cx: Context| {
+            let running = Running::new(&count);
+            async move {
+                let _running = running;
+                for _ in 0..1_000_000 {
+                    cx.progress(1.0, None, None);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                "done"
+            }
+        };
+        let tool = Tool::new("report", "", report).request_timeout(Duration::from_secs(5));
+        let server = Server::builder("test", "1").ephemeral_key().allow_anonymous().tool(tool);
+        let server = server.build().unwrap();
+        let (ours, theirs) = duplex(1024);
+        tokio::spawn(async move {
+            let (reader, writer) = split(theirs);
+            let (limits, never) = (StreamLimits::default(), std::future::pending());
+            let reader = BufReader::new(reader);
+            mrtr::legacy::serve_stream(
+                server,
+                LegacyOptions::default(),
+                reader,
+                writer,
+                limits,
+                never,
+            )
+            .await
+        });
+        let mut peer = RawPeer::new(ours);
+        let call = json!({ "name": "report", "arguments": {}, "_meta": { "progressToken": 1 } });
+        if is_legacy {
+            let info = json!({ "name": "raw", "version": "1" });
+            let params = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info,
+            });
+            let request = |id, method, params| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            peer.write(request(0, "initialize", params)).await;
+            peer.read().await;
+            peer.write(request(1, "tools/call", call)).await;
+        } else {
+            let mut params = params(json!({ "name": "report", "arguments": {} }));
+            params["_meta"]["progressToken"] = json!(1);
+            peer.write(
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }),
+            )
+            .await;
+        }
+        until(&running, 1).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(running.load(Ordering::SeqCst), 0, "legacy: {is_legacy}");
+    }
 }

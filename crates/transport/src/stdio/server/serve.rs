@@ -26,8 +26,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// queue full wait.
 const MAX_QUEUED_LINES: usize = 64;
 
-/// Serves one client over a stream until the stream ends. Requests that are in flight then have 0.5 s
-/// to finish, and are cancelled. A client cancels a request by `notifications/cancelled`.
+/// Serves one client over a stream until the stream ends. Requests that are in flight then have
+/// 0.5 s to finish, and are cancelled. A client cancels a request by `notifications/cancelled`.
 ///
 /// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish. Then
 /// the server cancels the remaining subscriptions with `notifications/cancelled`, which may take

@@ -182,7 +182,8 @@ async fn answer(mut parts: ResponseParts, lines: Sender<OutgoingLine>, state: Ar
                 json_line(response.to_json())
             }
         };
-        if lines.send((line, Some(Arc::clone(&state)))).await.is_err() {
+        let sending = lines.send((line, Some(Arc::clone(&state))));
+        if parts.wait_for(sending).await.is_err() {
             break;
         }
     }
