@@ -1,7 +1,9 @@
 //! The answer to a request, part by part: first its notifications, then its response.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
+#[cfg(feature = "stdio")]
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -97,6 +99,7 @@ impl ResponseParts {
 
     /// Waits for the end of `sending`. The handler goes on meanwhile: its timeout must not wait for
     /// a client that does not read.
+    #[cfg(feature = "stdio")]
     pub(crate) async fn wait_for<T>(&mut self, sending: impl Future<Output = T>) -> T {
         let mut sending = pin!(sending);
         poll_fn(|cx| {

@@ -224,8 +224,8 @@ async fn timeout_of_a_request_does_not_wait_for_a_client_that_does_not_read() {
             let running = Running::new(&count);
             async move {
                 let _running = running;
-                for _ in 0..1_000_000 {
-                    cx.progress(1.0, None, None);
+                for n in 0..1_000_000 {
+                    cx.progress(f64::from(n), None, None);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 "done"
