@@ -7,6 +7,7 @@
     reason = "a test fails if its server does not start"
 )]
 
+mod failover;
 mod postgres;
 mod redis;
 
@@ -14,6 +15,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use failover::RedisFailover;
 pub use postgres::Postgres;
 pub use redis::Redis;
 

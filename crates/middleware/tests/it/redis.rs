@@ -1,14 +1,12 @@
 //! Counters in Redis, with a real server.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_middleware::RateLimit;
 use mrtr_middleware::rate_limit::{Decision, Quota, RateLimitStore as _, RedisRateLimitStore};
 use mrtr_server::Tool;
-use mrtr_testkit::servers::Redis;
+use mrtr_testkit::servers::{Redis, RedisFailover};
 use serde_json::json;
 
 use crate::support::{call, server};
@@ -42,19 +40,15 @@ async fn replicas_share_counters_which_expire() {
 /// After a failover, the old server keeps its connections, and is read-only.
 #[tokio::test]
 async fn store_connects_again_if_the_server_has_become_a_replica() {
-    let (old, new) = (Redis::start(), Redis::start());
-    let address = old.socket().with_file_name("address");
-    symlink(old.socket(), &address).unwrap();
-    let url = format!("redis+unix://{}", address.display());
-    let (store, quota) = (RedisRateLimitStore::connect(&url).await.unwrap(), Quota::new(7, HOUR));
+    let servers = RedisFailover::start();
+    let (store, quota) =
+        (RedisRateLimitStore::connect(&servers.url()).await.unwrap(), Quota::new(7, HOUR));
     store.count("before", quota).await.unwrap();
-    // Nothing listens there: it stays alone.
-    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
-    fs::remove_file(&address).unwrap();
-    symlink(new.socket(), &address).unwrap();
+    servers.demote_old();
+    servers.lead_to_new();
     store.count("lost", quota).await.unwrap_err();
     store.count("kept", quota).await.unwrap();
-    assert_eq!(new.command("DBSIZE"), ":1");
+    assert_eq!(servers.new.command("DBSIZE"), ":1");
 }
 
 #[tokio::test]

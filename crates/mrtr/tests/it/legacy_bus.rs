@@ -1,7 +1,5 @@
 //! Replicas without session affinity: with a bus, and without questions.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +9,7 @@ use mrtr::http::Endpoint;
 use mrtr::legacy::{BusError, LegacyOptions, LegacyServer, PostgresBus, RedisBus, ReplicaBus};
 use mrtr::{ClientFeature, Context, Secret, Server, Tool};
 use mrtr_testkit::BusChannel;
-use mrtr_testkit::servers::{Postgres, Redis};
+use mrtr_testkit::servers::{Postgres, Redis, RedisFailover};
 use serde_json::{Value, json};
 
 use crate::legacy_client::{LegacyClient, request};
@@ -120,18 +118,13 @@ async fn redis_bus_reconnects() {
 /// subscribers.
 #[tokio::test]
 async fn redis_bus_publishes_at_the_new_primary() {
-    let (old, new) = (Redis::start(), Redis::start());
-    let address = old.socket().with_file_name("address");
-    symlink(old.socket(), &address).unwrap();
-    let url = format!("redis+unix://{}", address.display());
-    let bus = RedisBus::connect(&url, "test").await.unwrap();
-    let other = RedisBus::connect(&new.url(), "test").await.unwrap();
-    // Nothing listens there: it stays alone.
-    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
+    let servers = RedisFailover::start();
+    let bus = RedisBus::connect(&servers.url(), "test").await.unwrap();
+    let other = RedisBus::connect(&servers.new.url(), "test").await.unwrap();
+    servers.demote_old();
     let error = bus.publish("lost".to_owned()).await.unwrap_err();
     assert!(error.to_string().contains("Redis is a replica"), "{error}");
-    fs::remove_file(&address).unwrap();
-    symlink(new.socket(), &address).unwrap();
+    servers.lead_to_new();
     // It connects at most once per second.
     eventually("it is published", async || bus.publish("kept".to_owned()).await.is_ok()).await;
     assert_eq!(other.receive().await, "kept");

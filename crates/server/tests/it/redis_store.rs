@@ -1,12 +1,10 @@
 //! The single-use store in Redis, with a real server.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_server::single_use::{RedisStore, SingleUseStore as _, StoreError};
-use mrtr_testkit::servers::Redis;
+use mrtr_testkit::servers::{Redis, RedisFailover};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
@@ -67,18 +65,14 @@ async fn redis_store_makes_a_state_work_once_across_replicas() {
 /// After a failover, the old server keeps its connections, and is read-only.
 #[tokio::test]
 async fn redis_store_connects_again_if_the_server_has_become_a_replica() {
-    let (old, new) = (Redis::start(), Redis::start());
-    let address = old.socket().with_file_name("address");
-    symlink(old.socket(), &address).unwrap();
-    let store = RedisStore::connect(&format!("redis+unix://{}", address.display())).await.unwrap();
+    let servers = RedisFailover::start();
+    let store = RedisStore::connect(&servers.url()).await.unwrap();
     store.claim("before", b"x", MINUTE).await.unwrap();
-    // Nothing listens there: it stays alone.
-    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
-    fs::remove_file(&address).unwrap();
-    symlink(new.socket(), &address).unwrap();
+    servers.demote_old();
+    servers.lead_to_new();
     store.claim("lost", b"x", MINUTE).await.unwrap_err();
     store.claim("kept", b"x", MINUTE).await.unwrap();
-    assert_eq!(new.command("DBSIZE"), ":1");
+    assert_eq!(servers.new.command("DBSIZE"), ":1");
 }
 
 /// Such as while a new server does not know the user yet.

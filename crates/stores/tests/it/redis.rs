@@ -1,7 +1,5 @@
 //! The store in Redis.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use mrtr_server::tasks::{
@@ -9,7 +7,7 @@ use mrtr_server::tasks::{
 };
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::RedisTaskStore;
-use mrtr_testkit::servers::Redis;
+use mrtr_testkit::servers::{Redis, RedisFailover};
 use tokio::time::timeout;
 
 use crate::support::{KEPT, append, claim, create, lease, task};
@@ -71,21 +69,16 @@ async fn redis_deletes_what_is_over() {
 /// After a failover, the old server keeps its connections, and is read-only.
 #[tokio::test]
 async fn redis_connects_again_if_the_server_has_become_a_replica() {
-    let (old, new) = (Redis::start(), Redis::start());
-    let address = old.socket().with_file_name("address");
-    symlink(old.socket(), &address).unwrap();
-    let url = format!("redis+unix://{}", address.display());
-    let store = RedisTaskStore::connect(&url).await.unwrap();
+    let servers = RedisFailover::start();
+    let store = RedisTaskStore::connect(&servers.url()).await.unwrap();
     let (before, _) = create(&store, task("before")).await;
     hears_of(&store, before).await;
-    // Nothing listens there: it stays alone.
-    assert_eq!(old.command("REPLICAOF 127.0.0.1 1"), "+OK");
+    servers.demote_old();
     let refused = store.create(task("a"), lease()).await;
     assert!(matches!(refused, Err(TaskStoreError::Unavailable(_))), "{refused:?}");
     // The address still leads to the old server when the store listens again.
     assert!(changed(&store).await.is_none());
-    fs::remove_file(&address).unwrap();
-    symlink(new.socket(), &address).unwrap();
+    servers.lead_to_new();
     let created = async {
         loop {
             if let Ok(Created::New(_)) = store.create(task("a"), lease()).await {
@@ -94,7 +87,7 @@ async fn redis_connects_again_if_the_server_has_become_a_replica() {
         }
     };
     timeout(LONG, created).await.unwrap();
-    assert_ne!(new.command("DBSIZE"), ":0");
+    assert_ne!(servers.new.command("DBSIZE"), ":0");
     // It listens at the new server, too.
     hears_of(&store, TaskKey::of("a")).await;
 }
