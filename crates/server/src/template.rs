@@ -62,6 +62,10 @@ impl Template {
             }
             parts.push(Part::Variable(name(text)?, reserved));
         }
+        let has_mark = |part: &Part| matches!(part, Part::Literal(text) if text.contains('?'));
+        if !query.is_empty() && parts.iter().any(has_mark) {
+            return Err("it has a query before `{?`: name all parameters there".to_owned());
+        }
         Ok(Self { parts, query })
     }
 
@@ -293,6 +297,7 @@ mod tests {
             "x://{a*}",
             "x://{?a}/b",
             "x://{a:3}",
+            "x://a?b={b}{?c}",
         ] {
             assert!(Template::parse(template).is_err(), "{template}");
         }
