@@ -45,8 +45,8 @@ use self::write::Writer;
 ///
 /// A store opens up to 8 connections when it needs them, and one that listens for changes. Broken
 /// ones are replaced: an operation fails while the server is down, and succeeds again when it is
-/// up. The statements of an operation whose future was dropped are cancelled; until they have
-/// ended, its connection is one of up to 8 more.
+/// up. A statement that waits for a lock fails after 5 s, and any other after 30 s. If its
+/// operation was given up before, its connection is one of up to 8 more until then.
 ///
 /// With several hosts in the configuration, the first one that accepts writes is used, beginning
 /// with the one that did last. They share the 5 s of an attempt equally, so that one that hangs

@@ -180,30 +180,37 @@ async fn closed_subscriptions_leave_no_tasks() {
 async fn subscription_that_is_not_acknowledged_is_requested_again() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let http = HttpClient::builder(&url).timeout(Duration::from_millis(100)).build().unwrap();
+    let http = HttpClient::builder(&url).timeout(Duration::from_millis(300)).build().unwrap();
     let client = mrtr::Client::builder(http).build();
     let mut events = client.listen(&SubscriptionFilter::new().with_tools()).unwrap();
-    let accept = async || {
-        let mut stream = listener.accept().await.unwrap().0;
-        // The client has sent its request.
-        stream.read_exact(&mut [0; 64]).await.unwrap();
-        stream
-    };
     let server = async {
-        let silent = accept().await;
-        let mut commenting = accept().await;
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n:\n\n";
-        commenting.write_all(head.as_bytes()).await.unwrap();
-        let mut good = accept().await;
-        let acknowledged = json!({
-            "jsonrpc": "2.0",
-            "method": "notifications/subscriptions/acknowledged",
-            "params": { "notifications": { "toolsListChanged": true } },
-        });
-        good.write_all(format!("{head}data: {acknowledged}\n\n").as_bytes()).await.unwrap();
-        (silent, commenting, good)
+        let mut accepted = Vec::new();
+        loop {
+            let mut stream = listener.accept().await.unwrap().0;
+            // The client has sent its request, or has given up.
+            if stream.read_exact(&mut [0; 64]).await.is_err() {
+                continue;
+            }
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n:\n\n";
+            let acknowledged = json!({
+                "jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": { "notifications": { "toolsListChanged": true } },
+            });
+            let sent = match accepted.len() {
+                0 => String::new(),
+                1 => head.to_owned(),
+                _ => format!("{head}data: {acknowledged}\n\n"),
+            };
+            // The client may have given up.
+            let _ = stream.write_all(sent.as_bytes()).await;
+            accepted.push(stream);
+        }
     };
-    let (_connections, event) = tokio::join!(server, events.next());
+    let event = tokio::select! {
+        event = events.next() => event,
+        () = server => unreachable!("the server accepts connections for ever"),
+    };
     let tools = SubscriptionFilter::new().with_tools();
     assert_eq!(event.unwrap().unwrap(), SubscriptionEvent::Acknowledged(tools));
 }

@@ -330,12 +330,14 @@ async fn cancel(registry: Arc<Registry>, key: TaskKey, handler: TaskHandler, lea
         if placed.is_ok() && cancelled.is_ok() {
             return;
         }
-        if permit.is_err() || since.elapsed() > CANCEL_TIMEOUT {
+        let hand_over = &registry.runtime.hand_over;
+        if permit.is_err() || hand_over.is_closing() || since.elapsed() > CANCEL_TIMEOUT {
             let why = "a task that no client knows could not be cancelled, and may run";
             tracing::error!(target: "mrtr::tasks", ?key, "{why}");
             return;
         }
-        either(registry.runtime.hand_over.closing(), sleep(pause)).await;
+        // A server that shuts down makes one more attempt.
+        either(hand_over.closing(), sleep(pause)).await;
         pause = (2 * pause).min(CANCEL_PAUSES.end);
     }
 }

@@ -49,6 +49,23 @@ async fn an_unconfirmed_creation_is_cancelled_after_an_outage_of_minutes() {
     assert_eq!(held.get(), 0);
 }
 
+/// A server that shuts down does not try again and again.
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_creation_does_not_hold_up_a_shutdown() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
+    let connection = &fleet.connections[0];
+    connection.cut();
+    let refused = fleet.call(0, json!({})).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = connection.operations.load(Ordering::SeqCst);
+    fleet.servers[0].begin_shutdown();
+    fleet.servers[0].drained().await;
+    let attempts = connection.operations.load(Ordering::SeqCst) - before;
+    assert!((1..10).contains(&attempts), "{attempts}");
+}
+
 /// The client disconnects before it gets the id of its task.
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_client_disconnects_during_its_creation_does_not_run() {

@@ -1,6 +1,7 @@
 //! Connections, and how they are opened.
 
 use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +10,10 @@ use std::time::Duration;
 use mrtr_server::tasks::TaskStoreError;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, Error, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 
 /// The timeout of a connection attempt. Each host of a configuration has an equal part of it.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,9 +21,13 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The settings of every session. All statements find their rows by keys: the other plans are those
 /// of tables that were empty when they were made. A replica that hangs in a transaction loses it:
 /// the locks would keep others from its tasks.
+///
+/// Statements that were given up end by these timeouts, and are not cancelled: that would also end
+/// the wait of a commit for its synchronous standby, and show what a failover can lose.
 const SETTINGS: &str = "
 SET default_transaction_isolation = 'read committed';
 SET statement_timeout = '30s';
+SET lock_timeout = '5s';
 SET idle_in_transaction_session_timeout = '5s';
 SET enable_seqscan = off;
 SET enable_mergejoin = off;
@@ -37,8 +42,6 @@ pub(super) type OnNotice = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Opening = Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>>;
 
-type Cancelling = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-
 /// A connection, and the task that drives it, which ends when the connection does.
 pub(super) type Opened = (Client, JoinHandle<()>);
 
@@ -49,10 +52,12 @@ pub(super) struct Connector(Arc<Inner>);
 struct Inner {
     /// The configuration, split by host.
     hosts: Vec<Config>,
-    /// The index of the host that accepted the last connection: others may be standbys, or hang.
-    last: AtomicUsize,
+    /// The index of the host to begin with: the one that accepted the last connection, or the one
+    /// after the last that was tried. Others may be standbys, or hang.
+    next: AtomicUsize,
+    /// Begins with any host.
+    is_random: bool,
     open: Box<dyn Fn(Config, Option<OnNotice>) -> Opening + Send + Sync>,
-    cancel: Box<dyn Fn(CancelToken) -> Cancelling + Send + Sync>,
 }
 
 impl Connector {
@@ -71,18 +76,14 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("mrtr");
         }
+        let is_random = config.get_load_balance_hosts() == LoadBalanceHosts::Random;
         let mut hosts = by_host(config);
         let time = time_per_host(hosts.len());
         for host in &mut hosts {
             // A host name may have two addresses, of which one hangs.
-            let given = host.get_connect_timeout().copied();
-            host.connect_timeout(given.map_or(time / 2, |given| given.min(time)));
+            let given = host.get_connect_timeout().copied().unwrap_or(time);
+            host.connect_timeout(given.min(time / 2));
         }
-        let tls_to_cancel = tls.clone();
-        let cancel = move |token: CancelToken| -> Cancelling {
-            let tls = tls_to_cancel.clone();
-            Box::pin(async move { token.cancel_query(tls).await })
-        };
         let open = move |config: Config, on_notice| -> Opening {
             let tls = tls.clone();
             Box::pin(async move {
@@ -92,27 +93,27 @@ impl Connector {
                 Ok((client, driver))
             })
         };
-        let (open, cancel) = (Box::new(open), Box::new(cancel));
-        Self(Arc::new(Inner { hosts, last: AtomicUsize::new(0), open, cancel }))
-    }
-
-    /// Asks the server to cancel the statement that a connection executes.
-    pub(super) async fn cancel(&self, token: CancelToken) {
-        if let Ok(Err(error)) = timeout(TIMEOUT, (self.0.cancel)(token)).await {
-            tracing::debug!(target: "mrtr::tasks", %error, "a statement could not be cancelled");
-        }
+        Self(Arc::new(Inner { hosts, next: AtomicUsize::new(0), is_random, open: Box::new(open) }))
     }
 
     /// Opens a connection to the first host that accepts writes.
     pub(super) async fn open(&self, on_notice: Option<OnNotice>) -> Result<Opened, TaskStoreError> {
-        let Inner { hosts, last, open, .. } = &*self.0;
-        let first = last.load(Ordering::Relaxed);
+        let Inner { hosts, next, is_random, open } = &*self.0;
+        let first = if *is_random {
+            // Each `RandomState` has other keys.
+            let random = RandomState::new().hash_one(()) % hosts.len().max(1) as u64;
+            usize::try_from(random).unwrap_or_default()
+        } else {
+            next.load(Ordering::Relaxed)
+        };
         let time = time_per_host(hosts.len());
         let mut failures = Vec::new();
         for (index, host) in hosts.iter().enumerate().cycle().skip(first).take(hosts.len()) {
+            // The caller may give up while a host hangs. Its next attempt begins with the next one.
+            next.store((index + 1) % hosts.len(), Ordering::Relaxed);
             let error = match timeout(time, open(host.clone(), on_notice.clone())).await {
                 Ok(Ok(opened)) => {
-                    last.store(index, Ordering::Relaxed);
+                    next.store(index, Ordering::Relaxed);
                     return Ok(opened);
                 }
                 Ok(Err(error)) => failed(error),
@@ -276,7 +277,7 @@ mod tests {
         config.port(port).port(5432);
         let connector = Connector::new(config, NoTls);
         connector.open(None).await.unwrap();
-        // It is not tried again.
+        // The first host is not tried again.
         drop(silent);
         let silent = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
         silent.set_nonblocking(true).unwrap();
@@ -308,5 +309,22 @@ mod tests {
         assert_eq!(by_host(one.clone()), [one]);
         let wrong: Config = "host=a,b port=1,2,3".parse().unwrap();
         assert_eq!(by_host(wrong.clone()), [wrong]);
+    }
+
+    /// The deadline of a write is shorter than that of a connection attempt.
+    #[tokio::test]
+    async fn postgres_attempt_that_is_given_up_is_followed_by_one_at_the_next_host() {
+        let server = Postgres::start();
+        let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut config = Config::new();
+        config.user("postgres").dbname("postgres").host("127.0.0.1").host_path(server.folder());
+        config.port(silent.local_addr().unwrap().port()).port(5432);
+        let connector = Connector::new(config, NoTls);
+        let first = timeout(Duration::from_millis(100), connector.open(None)).await;
+        assert!(first.is_err());
+        silent.set_nonblocking(true).unwrap();
+        silent.accept().unwrap();
+        connector.open(None).await.unwrap();
+        assert!(silent.accept().is_err(), "the host that hangs was tried again");
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{CancelToken, Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::connect::{Connector, failed};
 
@@ -18,11 +18,7 @@ use super::connect::{Connector, failed};
 /// dead, or the server may still execute its statements.
 const MAX_CONNECTIONS: usize = 8;
 
-/// The time in which a connection without statements in flight ends. After it, its statements are
-/// cancelled.
-const IDLE_END: Duration = Duration::from_millis(100);
-
-/// The time after which a connection whose statements were cancelled is closed.
+/// The time after which a connection whose statements have not ended is closed.
 const END: Duration = Duration::from_mins(1);
 
 /// The parameters of a statement.
@@ -54,8 +50,6 @@ pub(super) struct Lent<'a> {
 
 /// Ends a connection when it is dropped, unless the driver was taken out.
 struct End {
-    connector: Connector,
-    token: CancelToken,
     driver: Option<JoinHandle<()>>,
     permit: Option<OwnedSemaphorePermit>,
     ending: Arc<Semaphore>,
@@ -79,9 +73,8 @@ impl Pool {
             }
         };
         let Session { client, driver, statements } = session;
-        let (connector, token) = (self.connector.clone(), client.cancel_token());
         let ending = Arc::clone(&self.ending);
-        let end = End { connector, token, driver: Some(driver), permit: Some(permit), ending };
+        let end = End { driver: Some(driver), permit: Some(permit), ending };
         Ok(Lent { pool: self, client, statements, end })
     }
 
@@ -140,26 +133,17 @@ impl Lent<'_> {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let (Some(driver), Ok(runtime)) = (self.driver.take(), Handle::try_current()) else {
+        let (Some(mut driver), Ok(runtime)) = (self.driver.take(), Handle::try_current()) else {
             return;
         };
         let ending = Arc::clone(&self.ending).try_acquire_owned();
         // Without a place among those that end, it counts as one in use.
         let permit = ending.ok().or(self.permit.take());
-        let (connector, token) = (self.connector.clone(), self.token.clone());
         runtime.spawn(async move {
-            end(connector, token, driver).await;
+            if timeout(END, &mut driver).await.is_err() {
+                driver.abort();
+            }
             drop(permit);
         });
-    }
-}
-
-/// Waits for the end of a connection whose client was dropped. Cancels its statements.
-async fn end(connector: Connector, token: CancelToken, mut driver: JoinHandle<()>) {
-    if timeout(IDLE_END, &mut driver).await.is_err() {
-        connector.cancel(token).await;
-        if timeout(END, &mut driver).await.is_err() {
-            driver.abort();
-        }
     }
 }

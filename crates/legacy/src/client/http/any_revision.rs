@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::ClientCapabilities;
@@ -11,6 +12,7 @@ use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::http::HttpClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::session::HttpSession;
 use crate::LegacyVersion;
@@ -41,10 +43,13 @@ pub struct AnyRevisionClient {
     mode: RevisionMode,
     legacy: Adapter<HttpSession>,
     era: OnceLock<Era>,
-    /// Held while the server is asked, so that concurrent requests ask it once. True if it has
-    /// answered once with an internal error.
-    probing: Mutex<bool>,
+    /// Held while the server is asked, so that concurrent requests ask it once. The time at which
+    /// it first answered with an internal error, if it did.
+    probing: Mutex<Option<Instant>>,
 }
+
+/// The time after an internal error in which the server is not asked again.
+const DOUBT: Duration = Duration::from_secs(10);
 
 impl AnyRevisionClient {
     /// Creates a client. Nothing is sent yet.
@@ -62,10 +67,11 @@ impl AnyRevisionClient {
                 if let Some(era) = self.era.get() {
                     return Ok(*era);
                 }
-                let mut has_failed = self.probing.lock().await;
+                let mut failed_at = self.probing.lock().await;
                 match self.era.get() {
                     Some(era) => Ok(*era),
-                    None => self.probe(meta, &mut has_failed).await,
+                    None if failed_at.is_some_and(|at| at.elapsed() < DOUBT) => Ok(Era::Legacy),
+                    None => self.probe(meta, &mut failed_at).await,
                 }
             }
         }
@@ -76,7 +82,7 @@ impl AnyRevisionClient {
     async fn probe(
         &self,
         meta: &RequestMeta,
-        has_failed: &mut bool,
+        failed_at: &mut Option<Instant>,
     ) -> Result<Era, TransportError> {
         let answer = self.http.send(OutgoingRequest::new(probe_request(meta, 1)?)).await;
         let has_answered = answer.is_ok();
@@ -94,7 +100,8 @@ impl AnyRevisionClient {
             return if has_answered { Ok(Era::Current) } else { Err(error) };
         }
         // A layer in front of a server of the current revision may fail for a moment.
-        if is_failure && era == Era::Legacy && !std::mem::replace(has_failed, true) {
+        if is_failure && era == Era::Legacy && failed_at.is_none() {
+            *failed_at = Some(Instant::now());
             return Ok(era);
         }
         let era = *self.era.get_or_init(|| era);

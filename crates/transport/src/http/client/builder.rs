@@ -133,7 +133,8 @@ impl HttpClientBuilder {
     }
 
     /// Sets the timeout of one request, including its response. Default: 2 min. Of a subscription,
-    /// it covers the time until the first message from the server, which acknowledges it.
+    /// it covers the time until the response begins, and then the time until its first message,
+    /// which acknowledges it.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self

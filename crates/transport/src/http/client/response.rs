@@ -116,9 +116,10 @@ impl ResponseReader<'_> {
         Err(TransportError::interrupted(message))
     }
 
-    /// Returns the time until which the first message has to arrive, and how long that is.
+    /// Returns the time until which the first message has to arrive, and how long that is. `None`
+    /// if the timeout of the request covers its body, or if there is none to speak of.
     fn until(&self) -> Option<(Instant, Duration)> {
-        self.long_lived.map(|time| (Instant::now() + time, time))
+        self.long_lived.and_then(|time| Some((Instant::now().checked_add(time)?, time)))
     }
 
     async fn chunk(
