@@ -62,7 +62,6 @@ pub struct ClientBuilder<T> {
     policy: Policy,
     observer: Observer,
     info: Implementation,
-    limits: RoundLimits,
     options: CallOptions,
     cache_bytes: usize,
     extensions: Object,
@@ -78,7 +77,6 @@ impl<T: Transport> Client<T> {
             policy: Policy::default(),
             observer: Observer::default(),
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
-            limits: RoundLimits::default(),
             options: CallOptions::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
             extensions: Object::new(),
@@ -239,7 +237,7 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Sets the limits on the rounds of a call. See [`RoundLimits`] for the defaults.
     pub fn round_limits(mut self, limits: RoundLimits) -> Self {
-        self.limits = limits;
+        self.options.limits = limits;
         self
     }
 
@@ -421,7 +419,6 @@ impl<T: Transport> ClientBuilder<T> {
             observer: self.observer,
             meta,
             ids: RequestIds::default(),
-            limits: self.limits,
             cache: Cache::new(self.cache_bytes),
             tools: ToolInfos::default(),
             result_types: self.result_types,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mrtr_schema::capabilities::ClientCapabilities;
 
 use crate::notifications::{LogHandler, ProgressHandler};
+use crate::round_limits::RoundLimits;
 use crate::trace::TraceSource;
 use crate::user_time::UserTime;
 
@@ -29,6 +30,7 @@ pub(crate) struct CallOptions {
     pub(crate) shared_connection: bool,
     /// Cancels the task of a call that is dropped.
     pub(crate) cancel_on_drop: bool,
+    pub(crate) limits: RoundLimits,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) progress: Option<Arc<ProgressHandler>>,
     pub(crate) log: Option<Arc<LogHandler>>,

@@ -67,7 +67,6 @@ pub(crate) struct Shared<T> {
     pub(crate) observer: Observer,
     pub(crate) meta: RequestMeta,
     pub(crate) ids: RequestIds,
-    pub(crate) limits: RoundLimits,
     pub(crate) cache: Cache,
     pub(crate) tools: ToolInfos,
     /// Result types of extensions that complete a call.
@@ -147,6 +146,19 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_call_timeout(&self, timeout: Duration) -> Self {
         self.with(|options| options.timeout = Some(timeout))
+    }
+
+    /// Returns a client with other limits on the rounds of each call.
+    ///
+    /// They replace those of [`ClientBuilder::round_limits`](crate::ClientBuilder::round_limits).
+    #[must_use]
+    pub fn with_round_limits(&self, limits: RoundLimits) -> Self {
+        self.with(|options| options.limits = limits)
+    }
+
+    /// Returns the limits on the rounds of each call.
+    pub fn round_limits(&self) -> RoundLimits {
+        self.options.limits
     }
 
     /// Returns a client whose calls carry a label, such as the name of a window, a conversation or

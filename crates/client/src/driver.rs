@@ -84,7 +84,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<(Machine, Action), CallError> {
         let params =
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let (ids, limits) = (self.shared.ids.clone(), self.shared.limits);
+        let (ids, limits) = (self.shared.ids.clone(), self.options.limits);
         Machine::start(ids, method, params, self.request_meta(), limits)
     }
 

@@ -203,7 +203,7 @@ impl<T: Transport> Client<T> {
                 R::METHOD
             )));
         }
-        let (ids, limits) = (self.shared.ids.clone(), self.shared.limits);
+        let (ids, limits) = (self.shared.ids.clone(), self.options.limits);
         Ok(Machine::resume(call, ids, self.request_meta(), limits))
     }
 

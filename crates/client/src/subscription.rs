@@ -113,11 +113,11 @@ impl<T: Transport> Client<T> {
     /// ```
     pub fn listen(&self, filter: &SubscriptionFilter) -> Result<Subscription, CallError> {
         let shared = Arc::clone(&self.shared);
-        let (requested, meta) = (filter.clone(), self.common_meta());
+        let (requested, meta, limits) = (filter.clone(), self.common_meta(), self.options.limits);
         let filter = encode_param(filter)?;
         Subscription::new(move |sender| {
             let params = vec![("notifications".to_owned(), filter.clone())];
-            let (ids, meta, limits) = (shared.ids.clone(), meta.clone(), shared.limits);
+            let (ids, meta, limits) = (shared.ids.clone(), meta.clone(), limits);
             let (_, first) = Machine::start(ids, method::LISTEN, params, meta, limits)?;
             let Action::Send(request) = first else {
                 return Err(CallError::request("internal error: a call starts with a request"));

@@ -42,7 +42,16 @@ impl<T: Transport> GatewayBuilder<T> {
     /// Its tools and prompts are named by `prefix`, `__` and their own name; with an empty prefix,
     /// by their own name. A name that begins with the longer prefix of another upstream is skipped,
     /// with a logged warning. Resources and templates keep their URIs: of two with the same URI,
-    /// the one that was listed first is served.
+    /// the one that was listed first is served. Lists have the features of the upstreams in the
+    /// order in which these were added.
+    ///
+    /// A feature is skipped, too, if its definition has more than 64 KiB, or if all definitions of
+    /// its kind have more than 2 MiB. With many upstreams, set
+    /// [`ServerBuilder::page_size`](mrtr_server::ServerBuilder::page_size): clients limit the
+    /// length of a page.
+    ///
+    /// The state of a call is valid for 30 days and any number of rounds. The upstream's own state
+    /// in it has the limits of the upstream.
     ///
     /// Calls carry what the client itself is configured with, such as its credentials, and the
     /// capabilities of the caller except for URL mode and extensions other than tasks. The trace
@@ -106,9 +115,10 @@ impl<T: Transport> GatewayBuilder<T> {
             request_timeout: self.request_timeout,
             tasks: ids.clone(),
             disabled: Arc::default(),
+            ranks: Arc::default(),
             relisted: Arc::clone(&relisted),
         };
-        let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
+        let upstreams = self.upstreams.into_iter().enumerate().map(|(index, (prefix, client))| {
             let full = |prefix: &String| {
                 if prefix.is_empty() {
                     String::new()
@@ -121,7 +131,7 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
             let (own, foreign) = (own.clone(), foreign.collect());
-            Upstream::new(prefix, own, foreign, &client, shared.clone())
+            Upstream::new(prefix, index, own, foreign, &client, shared.clone())
         });
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {

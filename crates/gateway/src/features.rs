@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use mrtr_client::Transport;
@@ -22,11 +23,30 @@ use mrtr_server::{
 
 use crate::arguments::Arguments;
 use crate::forward::forward;
-use crate::listed::{Keys, Listed, Offered};
+use crate::listed::{Keys, Listed, Offered, Ranking};
 use crate::upstream::Upstream;
+
+/// The longest time for suggestions, less than the 30 s that the gateway's server allows: the
+/// caller then learns that it is the upstream that is slow.
+const MAX_COMPLETION_TIME: Duration = Duration::from_secs(25);
+
+/// The time that the state of a forwarded call is valid, for each question and in all. The
+/// upstream's own state in it has the upstream's limits.
+const MAX_CALL_TIME: Duration = Duration::from_hours(30 * 24);
 
 /// The most features of one kind that are taken from an upstream.
 const MAX_FEATURES: usize = 1_000;
+
+/// Sets the limits of a forwarded feature, whose kinds share no trait with these setters.
+macro_rules! with_limits {
+    ($feature:expr, $upstream:expr) => {
+        $feature
+            .request_timeout($upstream.handler_timeout())
+            .answer_timeout(MAX_CALL_TIME)
+            .call_timeout(MAX_CALL_TIME)
+            .max_rounds(u32::MAX)
+    };
+}
 
 /// Replaces what the server offers of the upstream.
 pub(crate) fn offer<T: Transport>(
@@ -41,28 +61,44 @@ pub(crate) fn offer<T: Transport>(
     let mut disabled = upstream.disabled.lock().unwrap_or_else(PoisonError::into_inner);
     let (before, mut now, mut off) = (&offered.keys, Keys::default(), disabled.clone());
     let mut has_clashes = false;
+    let mut shared_ranks = upstream.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ranks = shared_ranks.clone();
     server.update(|update| {
         let (upstream_name, has_clashes) = (&*upstream.name, &mut has_clashes);
-        let mut replacing = Replacing { update, upstream: upstream_name, has_clashes };
+        let index = upstream.index;
+        let mut replacing = Replacing { update, upstream: upstream_name, index, has_clashes };
         let tools = listed.tools.iter().filter_map(|definition| tool(upstream, definition));
-        now.tools = replacing.replace(&before.tools, &mut off.tools, tools);
+        now.tools = replacing.replace(&before.tools, &mut off.tools, &mut ranks.tools, tools);
         let completes = listed.completes;
         let prompts = listed.prompts.iter();
         let prompts = prompts.filter_map(|definition| prompt(upstream, definition, completes));
-        now.prompts = replacing.replace(&before.prompts, &mut off.prompts, prompts);
+        now.prompts =
+            replacing.replace(&before.prompts, &mut off.prompts, &mut ranks.prompts, prompts);
         let resources = listed.resources.iter();
         let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
         let resources = resources.map(|definition| resource(upstream, definition));
-        now.resources = replacing.replace(&before.resources, &mut off.resources, resources);
+        now.resources = replacing.replace(
+            &before.resources,
+            &mut off.resources,
+            &mut ranks.resources,
+            resources,
+        );
         let templates = listed.templates.iter();
         let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
         let templates = templates.map(|definition| template(upstream, definition, completes));
-        now.templates = replacing.replace(&before.templates, &mut off.templates, templates);
+        now.templates = replacing.replace(
+            &before.templates,
+            &mut off.templates,
+            &mut ranks.templates,
+            templates,
+        );
+        ranks.sort(update);
         Ok(())
     })?;
     upstream.has_tasks.store(listed.has_tasks, Ordering::Relaxed);
     *offered = Offered { listed: (!has_clashes).then_some(listed), keys: now };
     *disabled = off;
+    *shared_ranks = ranks;
     upstream.relisted.notify_one();
     Ok(())
 }
@@ -71,23 +107,27 @@ pub(crate) fn offer<T: Transport>(
 struct Replacing<'a> {
     update: &'a mut ServerUpdate,
     upstream: &'a str,
+    index: usize,
     /// Set if a feature is skipped because another one has its key.
     has_clashes: &'a mut bool,
 }
 
 impl Replacing<'_> {
-    /// Replaces the features with the keys `before`, and returns the keys of the new ones. What the
-    /// operator has disabled stays disabled, even if the upstream does not list it for a while.
+    /// Replaces the features with the keys `before`, and returns the keys of the new ones, which get
+    /// their places in `ranks`. What the operator has disabled stays disabled, even if the upstream
+    /// does not list it for a while.
     ///
     /// A feature that the server cannot have is skipped: the others are not at fault.
     fn replace<F: Feature>(
         &mut self,
         before: &HashSet<String>,
         disabled: &mut HashSet<String>,
+        ranks: &mut Ranking,
         mut features: impl Iterator<Item = (String, F)>,
     ) -> HashSet<String> {
         let (update, upstream) = (&mut *self.update, self.upstream);
         let mut kept = HashSet::new();
+        before.iter().for_each(|key| drop(ranks.remove(key)));
         for (key, feature) in features.by_ref().take(MAX_FEATURES) {
             let is_taken = !before.contains(&key) && update.contains::<F>(&key);
             let skipped = if is_taken || kept.contains(&key) {
@@ -99,6 +139,7 @@ impl Replacing<'_> {
                         if disabled.remove(&key) {
                             update.disable::<F>(&key);
                         }
+                        ranks.insert(key.clone(), (self.index, kept.len()));
                         kept.insert(key);
                         continue;
                     }
@@ -160,7 +201,7 @@ fn tool<T: Transport>(
         }
     };
     let tool = Tool::manual("", "", handler).definition(definition).skip_validation();
-    Some((offered, tool.request_timeout(upstream.handler_timeout())))
+    Some((offered, with_limits!(tool, upstream)))
 }
 
 /// Returns true if a tool is not app-only (MCP Apps). One with invalid metadata may be.
@@ -217,7 +258,7 @@ fn prompt<T: Transport>(
         }
     };
     let prompt = Prompt::manual("", "", handler).definition(definition);
-    let prompt = prompt.request_timeout(upstream.handler_timeout());
+    let prompt = with_limits!(prompt, upstream);
     if !completes {
         return Some((offered, prompt));
     }
@@ -236,7 +277,7 @@ fn resource<T: Transport>(
         async move { forward(&upstream, &cx, async |client| client.begin_resource(&uri).await).await }
     };
     let resource = Resource::manual("", "", handler).definition(definition.clone());
-    (key, resource.request_timeout(upstream.handler_timeout()))
+    (key, with_limits!(resource, upstream))
 }
 
 fn template<T: Transport>(
@@ -256,7 +297,7 @@ fn template<T: Transport>(
         }
     };
     let template = ResourceTemplate::manual("", "", handler).definition(definition.clone());
-    let template = template.request_timeout(upstream.handler_timeout());
+    let template = with_limits!(template, upstream);
     if !completes {
         return (key, template);
     }
@@ -275,8 +316,8 @@ fn suggest<T: Transport>(
             let client = upstream.client_of(request.parts());
             let argument = CompleteArgument::new(request.argument, request.value);
             let context = CompleteContext::new(request.arguments);
-            let completion = client.complete(&reference, &argument, &context).await;
-            completion.map_err(|error| upstream.error(&error))
+            let completion = client.complete(&reference, &argument, &context);
+            upstream.outcome_within(MAX_COMPLETION_TIME, completion).await
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
-use mrtr_client::{BoxError, Subscription, Transport};
+use mrtr_client::{BoxError, Subscription, SubscriptionEvent, Transport};
 use mrtr_schema::capabilities::ListCapability;
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{ChangeNotifier, Server};
@@ -117,7 +117,11 @@ impl<T: Transport> Gateway<T> {
 
     /// Lists one upstream.
     async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> Result<(), RefreshError> {
-        let error: BoxError = match timeout(self.list_timeout, Listed::read(&upstream.client)).await
+        let error: BoxError = match timeout(
+            self.list_timeout,
+            Listed::read(&upstream.client, &upstream.name),
+        )
+        .await
         {
             Ok(Ok(listed)) => match offer(listed, upstream, &self.server) {
                 Ok(()) => return Ok(()),
@@ -157,9 +161,11 @@ async fn subscribe<T: Transport>(upstream: &Upstream<T>) -> Option<Subscription>
 async fn changed(changes: &mut Option<Subscription>) {
     let Some(subscription) = changes else { return std::future::pending().await };
     let mut event = subscription.next().await;
-    let has_changed = matches!(event, Some(Ok(_)));
+    let mut has_changed = false;
     // One listing answers all changes that have arrived.
-    while let Some(Ok(_)) = event {
+    while let Some(Ok(change)) = &event {
+        // Some servers acknowledge a subscription and end it at once, again and again.
+        has_changed |= !matches!(change, SubscriptionEvent::Acknowledged(_));
         match subscription.next().now_or_never() {
             Some(next) => event = next,
             None => return,

@@ -1,20 +1,25 @@
 //! What an upstream lists, and what the gateway offers of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use mrtr_client::{CallError, Client, Transport};
-use mrtr_schema::prompt::Prompt;
-use mrtr_schema::resource::{Resource, ResourceTemplate};
-use mrtr_schema::tasks;
-use mrtr_schema::tool::Tool;
+use mrtr_schema::peer_text::quote;
+use mrtr_schema::{prompt, resource, tasks, tool};
+use mrtr_server::{Prompt, Resource, ResourceTemplate, ServerUpdate, Tool};
+use serde::Serialize;
+
+/// The longest definition of one feature, and of all features of one kind that are taken from an
+/// upstream, in bytes.
+const MAX_DEFINITION: usize = 64 * 1024;
+const MAX_LIST: usize = 2 * 1024 * 1024;
 
 /// What an upstream lists.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Listed {
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) prompts: Vec<Prompt>,
-    pub(crate) resources: Vec<Resource>,
-    pub(crate) templates: Vec<ResourceTemplate>,
+    pub(crate) tools: Vec<tool::Tool>,
+    pub(crate) prompts: Vec<prompt::Prompt>,
+    pub(crate) resources: Vec<resource::Resource>,
+    pub(crate) templates: Vec<resource::ResourceTemplate>,
     /// True if it suggests values for arguments of prompts and variables of templates.
     pub(crate) completes: bool,
     /// True if it makes tasks of calls.
@@ -23,7 +28,10 @@ pub(crate) struct Listed {
 
 impl Listed {
     /// Lists what the upstream has according to its capabilities.
-    pub(crate) async fn read<T: Transport>(client: &Client<T>) -> Result<Self, CallError> {
+    pub(crate) async fn read<T: Transport>(
+        client: &Client<T>,
+        upstream: &str,
+    ) -> Result<Self, CallError> {
         let capabilities = client.discover().await?.capabilities;
         let mut listed = Self {
             completes: capabilities.completions.is_some(),
@@ -31,17 +39,41 @@ impl Listed {
             ..Self::default()
         };
         if capabilities.tools.is_some() {
-            listed.tools = client.list_tools().await?;
+            listed.tools = bounded(client.list_tools().await?, upstream, |tool| &tool.name);
         }
         if capabilities.prompts.is_some() {
-            listed.prompts = client.list_prompts().await?;
+            let prompts = client.list_prompts().await?;
+            listed.prompts = bounded(prompts, upstream, |prompt| &prompt.name);
         }
         if capabilities.resources.is_some() {
-            listed.resources = client.list_resources().await?;
-            listed.templates = client.list_resource_templates().await?;
+            let resources = client.list_resources().await?;
+            listed.resources = bounded(resources, upstream, |resource| &resource.uri);
+            let templates = client.list_resource_templates().await?;
+            listed.templates = bounded(templates, upstream, |template| &template.uri_template);
         }
         Ok(listed)
     }
+}
+
+/// Leaves out what is too long to be listed together with what the other upstreams offer: clients
+/// limit the length of a response.
+fn bounded<D: Serialize>(listed: Vec<D>, upstream: &str, key: fn(&D) -> &str) -> Vec<D> {
+    let mut room = MAX_LIST;
+    let fits = |definition: &D| {
+        let bytes = serde_json::to_string(definition).map_or(usize::MAX, |json| json.len());
+        if bytes <= MAX_DEFINITION.min(room) {
+            room -= bytes;
+            return true;
+        }
+        let key = quote(key(definition));
+        tracing::warn!(
+            target: "mrtr::gateway",
+            upstream, key, bytes, MAX_DEFINITION, MAX_LIST,
+            "skipping a feature whose definition is too long, or the list of its upstream is"
+        );
+        false
+    };
+    listed.into_iter().filter(fits).collect()
 }
 
 /// What the gateway offers of one upstream.
@@ -51,6 +83,30 @@ pub(crate) struct Offered {
     /// the same, since another feature had the same name or URI.
     pub(crate) listed: Option<Listed>,
     pub(crate) keys: Keys,
+}
+
+/// The places of features in a list, by name or URI: the index of their upstream, and the position
+/// in its own list.
+pub(crate) type Ranking = HashMap<String, (usize, usize)>;
+
+/// The places of the features of all upstreams: the same at every replica, whichever upstream
+/// answers first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranks {
+    pub(crate) tools: Ranking,
+    pub(crate) prompts: Ranking,
+    pub(crate) resources: Ranking,
+    pub(crate) templates: Ranking,
+}
+
+impl Ranks {
+    /// Sorts the lists. What the server itself offers comes first.
+    pub(crate) fn sort(&self, update: &mut ServerUpdate) {
+        update.sort_by_key::<Tool, _>(|key| self.tools.get(key).copied());
+        update.sort_by_key::<Prompt, _>(|key| self.prompts.get(key).copied());
+        update.sort_by_key::<Resource, _>(|key| self.resources.get(key).copied());
+        update.sort_by_key::<ResourceTemplate, _>(|key| self.templates.get(key).copied());
+    }
 }
 
 /// The names and URIs of features.

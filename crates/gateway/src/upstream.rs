@@ -19,13 +19,15 @@ use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use crate::listed::{Keys, Offered};
+use crate::listed::{Keys, Offered, Ranks};
 use crate::task_ids::TaskIds;
 
 /// An upstream server, and what the gateway offers of it.
 pub(crate) struct Upstream<T> {
     /// For logs and error messages.
     pub(crate) name: String,
+    /// Its place among the upstreams.
+    pub(crate) index: usize,
     prefix: String,
     /// The longer prefixes of other upstreams, which names of this one must not begin with.
     foreign: Vec<String>,
@@ -36,6 +38,7 @@ pub(crate) struct Upstream<T> {
     /// What was disabled when its upstream stopped listing it. It stays disabled if it is listed
     /// again. Shared by all upstreams: one may list what another one listed before.
     pub(crate) disabled: Arc<Mutex<Keys>>,
+    pub(crate) ranks: Arc<Mutex<Ranks>>,
     /// True if it makes tasks of calls, according to the last listing.
     pub(crate) has_tasks: AtomicBool,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
@@ -52,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) request_timeout: Duration,
     pub(crate) tasks: Option<TaskIds>,
     pub(crate) disabled: Arc<Mutex<Keys>>,
+    pub(crate) ranks: Arc<Mutex<Ranks>>,
     pub(crate) relisted: Arc<Notify>,
 }
 
@@ -65,26 +69,33 @@ const TIMED_OUT: &str = "did not answer in time";
 impl<T: Transport> Upstream<T> {
     pub(crate) fn new(
         name: String,
+        index: usize,
         prefix: String,
         foreign: Vec<String>,
         client: &Client<T>,
         shared: Shared,
     ) -> Self {
-        let Shared { request_timeout, tasks, disabled, relisted } = shared;
+        let Shared { request_timeout, tasks, disabled, ranks, relisted } = shared;
         // Requests of the gateway's own open the session with a legacy server, for all callers.
         let declared = ClientCapabilities::new()
             .with_elicitation(ElicitationCapability::form())
             .with_sampling(SamplingCapability::new().with_tools(Object::new()))
             .with_roots(RootsCapability::default());
         let client = client.with_capabilities(declared).with_unvalidated_results();
+        // The caller limits the rounds, as if it called the upstream itself.
+        let limits = client.round_limits();
+        let client = client
+            .with_round_limits(limits.with_input_rounds(u32::MAX).with_state_rounds(u32::MAX));
         Self {
             name,
+            index,
             prefix,
             foreign,
             client,
             request_timeout,
             offered: Mutex::default(),
             disabled,
+            ranks,
             has_tasks: AtomicBool::default(),
             tasks,
             task_watches: Arc::new(Semaphore::new(MAX_TASK_WATCHES)),
@@ -116,11 +127,21 @@ impl<T: Transport> Upstream<T> {
         &self,
         request: impl Future<Output = Result<R, CallError>>,
     ) -> Result<R, Error> {
-        let Ok(outcome) = timeout(self.request_timeout, request).await else {
+        self.outcome_within(self.request_timeout, request).await
+    }
+
+    /// Like [`outcome`](Self::outcome), within the shorter of both timeouts.
+    pub(crate) async fn outcome_within<R>(
+        &self,
+        time: Duration,
+        request: impl Future<Output = Result<R, CallError>>,
+    ) -> Result<R, Error> {
+        let time = time.min(self.request_timeout);
+        let Ok(outcome) = timeout(time, request).await else {
             tracing::warn!(
                 target: "mrtr::gateway",
                 upstream = self.name,
-                timeout = ?self.request_timeout,
+                timeout = ?time,
                 "upstream request timed out"
             );
             return Err(fault(TIMED_OUT));

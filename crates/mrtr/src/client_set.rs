@@ -308,6 +308,13 @@ impl Transport for Connection {
         }
     }
 
+    fn authorization_epoch(&self) -> u64 {
+        match self {
+            Self::Http(http) => http.authorization_epoch(),
+            Self::Child(child) => child.authorization_epoch(),
+        }
+    }
+
     fn protocol_version(&self) -> Option<&'static str> {
         match self {
             Self::Http(http) => http.protocol_version(),

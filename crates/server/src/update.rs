@@ -73,6 +73,16 @@ impl ServerUpdate {
         Ok(())
     }
 
+    /// Sorts the list of one kind by what `rank` returns for each name, URI or URI template.
+    /// Features of the same rank stay in their order.
+    ///
+    /// Tools should be listed in the same order while they are the same (specification: "Tools").
+    /// Replicas that add features in different orders can agree on one, and clients can then read
+    /// the pages of a list from several of them.
+    pub fn sort_by_key<F: Feature, K: Ord>(&mut self, mut rank: impl FnMut(&str) -> K) {
+        self.entries::<F>().sort_by_cached_key(|entry| rank(entry.item.key()));
+    }
+
     /// Removes the feature with this name, URI or URI template. Returns false if there is none.
     pub fn remove<F: Feature>(&mut self, key: &str) -> bool {
         let entries = self.entries::<F>();

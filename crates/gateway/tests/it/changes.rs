@@ -8,7 +8,7 @@ use mrtr_client::{Client, OutgoingRequest, SubscriptionEvent, Transport, Transpo
 use mrtr_gateway::Gateway;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::subscription::{ListenParams, SubscriptionFilter};
-use mrtr_server::{Context, Principal, Resource, Server, ServerUpdate, Tool};
+use mrtr_server::{ChangeNotifier, Context, Principal, Resource, Server, ServerUpdate, Tool};
 use mrtr_transport::InProcess;
 use serde_json::json;
 
@@ -164,4 +164,15 @@ async fn only_changes_that_an_upstream_reports_are_subscribed_to() {
     assert_eq!(subscriptions_to(reporting).await, [SubscriptionFilter::new().with_tools()]);
     let silent = keyed("u", 2).tool(tool("a")).build().unwrap();
     assert_eq!(subscriptions_to(silent).await, []);
+}
+
+/// Each subscription is acknowledged and ended at once.
+#[tokio::test(start_paused = true)]
+async fn upstream_that_ends_each_subscription_is_not_listed_all_the_time() {
+    let changes = ChangeNotifier::new();
+    let server = keyed("u", 2).updatable::<Tool>().tool(tool("a")).changes(changes.clone());
+    let server = server.build().unwrap();
+    changes.close();
+    let subscribed = subscriptions_to(server).await.len();
+    assert!((2..20).contains(&subscribed), "{subscribed} in 5 min");
 }

@@ -1,9 +1,11 @@
 //! Calls of several rounds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use mrtr_client::CallOutcome;
+use mrtr_client::{CallOutcome, RoundLimits};
+use mrtr_gateway::Gateway;
 use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
@@ -11,13 +13,23 @@ use mrtr_schema::jsonrpc::{Params, Request, RequestId, code};
 use mrtr_schema::meta::key;
 use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
-use mrtr_server::{Context, Principal, Tool};
+use mrtr_server::{Clock, Context, Principal, Tool, UnixSeconds};
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{caller, connect, gateway, keyed, upstream};
+use super::{caller, connect, gateway, gateway_server, keyed, upstream};
+
+/// A clock that a test moves on.
+#[derive(Clone, Default)]
+struct TestClock(Arc<AtomicU64>);
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixSeconds {
+        UnixSeconds(2_000_000_000 + self.0.load(Ordering::Relaxed))
+    }
+}
 
 #[derive(Deserialize, JsonSchema)]
 struct Text {
@@ -69,6 +81,45 @@ async fn any_replica_of_a_gateway_continues_a_call() {
         other => panic!("{other:?}"),
     }
     assert_eq!(steps.load(Ordering::Relaxed), 1, "a step is recorded in the state of the upstream");
+}
+
+/// The limits of the upstream and of the caller count, not those of the gateway.
+#[tokio::test]
+async fn call_has_the_rounds_of_its_upstream() {
+    let many = Tool::new("many", "Asks often", async |cx: Context| {
+        for n in 0..15 {
+            cx.elicit::<Text>(format!("q{n}"), "More?").await?;
+        }
+        Ok::<_, mrtr_server::Error>("done")
+    });
+    let server = upstream("u", [many]);
+    let gateway = gateway(&[("u", &server)]).await;
+    let limits = RoundLimits::default().with_input_rounds(20);
+    let client = caller(&gateway, "alice").round_limits(limits).build();
+    assert_eq!(client.call_tool("u__many", json!({})).await.unwrap().text(), "done");
+}
+
+#[tokio::test]
+async fn state_of_a_call_is_valid_for_as_long_as_that_of_its_upstream() {
+    let clock = TestClock::default();
+    let approve = Tool::new("approve", "Asks the boss", async |cx: Context| {
+        Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("q", "May I?").await?.text)
+    });
+    let approve =
+        approve.answer_timeout(Duration::from_hours(24)).call_timeout(Duration::from_hours(24));
+    let server = keyed("u", 2).clock(clock.clone()).tool(approve).build().unwrap();
+    let gateway = Gateway::builder()
+        .upstream("u", connect(&server, "the gateway").build())
+        .build(gateway_server().clock(clock.clone()))
+        .unwrap();
+    gateway.refresh().await;
+    let client = caller(&gateway, "alice").build();
+    let call = paused(client.begin_tool("u__approve", json!({})).await.unwrap());
+    clock.0.fetch_add(20 * 3_600, Ordering::Relaxed);
+    match client.resume::<CallToolResult>(call, &answer("q", "yes")).await.unwrap() {
+        CallOutcome::Complete(result) => assert_eq!(result.text(), "yes"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A checkpoint is a round without a question: the caller must get its state, too, or a step would
