@@ -113,9 +113,9 @@ struct Replacing<'a> {
 }
 
 impl Replacing<'_> {
-    /// Replaces the features with the keys `before`, and returns the keys of the new ones, which get
-    /// their places in `ranks`. What the operator has disabled stays disabled, even if the upstream
-    /// does not list it for a while.
+    /// Replaces the features with the keys `before`, and returns the keys of the new ones, which
+    /// get their places in `ranks`. What the operator has disabled stays disabled, even if the
+    /// upstream does not list it for a while.
     ///
     /// A feature that the server cannot have is skipped: the others are not at fault.
     fn replace<F: Feature>(
@@ -127,7 +127,7 @@ impl Replacing<'_> {
     ) -> HashSet<String> {
         let (update, upstream) = (&mut *self.update, self.upstream);
         let mut kept = HashSet::new();
-        before.iter().for_each(|key| drop(ranks.remove(key)));
+        ranks.retain(|key, _| !before.contains(key));
         for (key, feature) in features.by_ref().take(MAX_FEATURES) {
             let is_taken = !before.contains(&key) && update.contains::<F>(&key);
             let skipped = if is_taken || kept.contains(&key) {

@@ -9,6 +9,7 @@
 
 mod changes;
 mod forwarded;
+mod lists;
 mod rounds;
 mod task_updates;
 mod tasks;
