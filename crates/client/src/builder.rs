@@ -196,11 +196,12 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Accepts sampling requests whose `includeContext` is `thisServer` or `allServers`, and
-    /// declares the capability `sampling.context`.
+    /// Declares the capability `sampling.context`: the handler of sampling requests gets an
+    /// `includeContext` of `thisServer` or `allServers`, and adds the context of these servers to
+    /// the messages.
     ///
-    /// Without it, such requests end the call with an error. It has no effect without
-    /// [`on_sample`](Self::on_sample). The handler adds the context of the servers to the messages.
+    /// Without it, `includeContext` is ignored. It has no effect without
+    /// [`on_sample`](Self::on_sample).
     pub fn sampling_context(mut self) -> Self {
         self.handlers.sampling_context = true;
         self

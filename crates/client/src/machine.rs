@@ -384,7 +384,7 @@ impl Machine {
         }
     }
 
-    fn request_input(&mut self, requests: InputRequests) -> Result<Action, CallError> {
+    fn request_input(&mut self, mut requests: InputRequests) -> Result<Action, CallError> {
         self.call.input_rounds = self.call.input_rounds.saturating_add(1);
         self.call.pace = 0;
         let limit = self.limits.input_rounds;
@@ -404,10 +404,11 @@ impl Machine {
         validate(&requests)?;
         let nothing = ClientCapabilities::default();
         let declared = self.meta.client_capabilities.as_ref().unwrap_or(&nothing);
-        for (key, request) in &requests.0 {
+        for (key, request) in &mut requests.0 {
             if let Some(capability) = request.undeclared_capability(declared) {
                 return Err(CallError::undeclared(key, capability));
             }
+            request.remove_undeclared(declared);
         }
         self.last_input_requests = Some(summary(&requests));
         self.call.requests = Some(requests.clone());

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use mrtr_client::Transport;
 use mrtr_schema::apps::{self, ToolUiMeta, ToolVisibility};
 use mrtr_schema::completion::{CompleteArgument, CompleteContext, Completion, Reference};
+use mrtr_schema::content::Annotations;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::prompt::Prompt as PromptDefinition;
 use mrtr_schema::resource::{
@@ -265,6 +266,11 @@ fn prompt<T: Transport>(
     Some((offered, prompt.complete_others(suggest(Arc::clone(upstream), reference))))
 }
 
+/// Removes annotations that the server would refuse. They are hints only.
+fn remove_invalid(annotations: &mut Option<Annotations>) {
+    annotations.take_if(|annotations| annotations.validate().is_err());
+}
+
 fn resource<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &ResourceDefinition,
@@ -276,7 +282,9 @@ fn resource<T: Transport>(
         let (upstream, uri) = (Arc::clone(&of_upstream), Arc::clone(&uri));
         async move { forward(&upstream, &cx, async |client| client.begin_resource(&uri).await).await }
     };
-    let resource = Resource::manual("", "", handler).definition(definition.clone());
+    let mut definition = definition.clone();
+    remove_invalid(&mut definition.annotations);
+    let resource = Resource::manual("", "", handler).definition(definition);
     (key, with_limits!(resource, upstream))
 }
 
@@ -296,7 +304,9 @@ fn template<T: Transport>(
             forward(&upstream, &cx, read).await
         }
     };
-    let template = ResourceTemplate::manual("", "", handler).definition(definition.clone());
+    let mut definition = definition.clone();
+    remove_invalid(&mut definition.annotations);
+    let template = ResourceTemplate::manual("", "", handler).definition(definition);
     let template = with_limits!(template, upstream);
     if !completes {
         return (key, template);

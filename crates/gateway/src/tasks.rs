@@ -109,13 +109,20 @@ pub(crate) fn result_for_caller<T: Transport>(
         }
         *of_upstream = Value::String(task_id);
     }
-    if let Some(requests) = result.get("inputRequests") {
-        let requests = serde_json::from_value::<InputRequests>(requests.clone());
+    if let Some(forwarded) = result.get_mut("inputRequests") {
+        let requests = forwarded.clone();
+        let requests = serde_json::from_value::<InputRequests>(requests);
         let requests = requests.map_err(|error| upstream.violation(&error))?;
         requests.0.iter().try_for_each(|(_, request)| {
             request.validate().map_err(|error| upstream.violation(&error))
         })?;
         upstream.check_questions(&requests, caller)?;
+        if !caller.capabilities().has_sampling_context() {
+            // As in rounds: the caller may ignore it, and the gateway's server refuses it.
+            let requests = forwarded.as_object_mut().into_iter().flat_map(Object::values_mut);
+            let params = requests.filter_map(|request| request.get_mut("params")?.as_object_mut());
+            params.for_each(|params| drop(params.remove("includeContext")));
+        }
     }
     // The server adds its own.
     result.remove("_meta");

@@ -58,6 +58,14 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
+    /// The annotations of a resource are invalid.
+    #[error("{of:?}: invalid annotations: {why}")]
+    Annotations {
+        /// The URI, or the URI template.
+        of: String,
+        /// The reason.
+        why: String,
+    },
     /// An extension has an invalid identifier.
     #[error("invalid extension identifier {0:?}: expected a form like com.example/name")]
     Extension(String),

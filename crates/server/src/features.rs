@@ -19,7 +19,9 @@ use crate::schema_validation::Schemas;
 use crate::state::StateMap;
 use crate::template::Template;
 use crate::tool::Tool;
-use crate::validate::{check_dialect, check_icons, check_options, check_tool_name, check_unique};
+use crate::validate::{
+    check_annotations, check_dialect, check_icons, check_options, check_tool_name, check_unique,
+};
 
 /// What a server offers, in the order in which it was added.
 #[derive(Clone, Default)]
@@ -240,6 +242,7 @@ impl Sealed for Resource {
             .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
         let mime_type = self.wire.mime_type.as_deref();
         self.contents_ui = ui_of_resource(Self::KIND, uri, mime_type, self.wire.meta.as_ref())?;
+        check_annotations(uri, self.wire.annotations.as_ref())?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }
@@ -266,6 +269,7 @@ impl Sealed for ResourceTemplate {
         let mime_type = self.wire.mime_type.as_deref();
         self.contents_ui =
             ui_of_resource(Self::KIND, template, mime_type, self.wire.meta.as_ref())?;
+        check_annotations(template, self.wire.annotations.as_ref())?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok((parsed, self))
     }

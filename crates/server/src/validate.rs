@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use mrtr_schema::content::Annotations;
 use mrtr_schema::icon::Icon;
 use mrtr_schema::tool::is_valid_name;
 use mrtr_schema::{Object, uri};
@@ -55,6 +56,17 @@ pub(crate) fn check_options(
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
     icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
+}
+
+/// Validates the annotations of a resource or a resource template.
+pub(crate) fn check_annotations(
+    of: &str,
+    annotations: Option<&Annotations>,
+) -> Result<(), BuildError> {
+    annotations.map_or(Ok(()), Annotations::validate).map_err(|why| {
+        let (of, why) = (of.to_owned(), why.to_string());
+        BuildError::Annotations { of, why }
+    })
 }
 
 /// The supported dialects of JSON Schema: those that the feature `validate` knows. The last one is

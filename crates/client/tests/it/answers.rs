@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mrtr_client::{CallError, ClientBuilder};
 use mrtr_schema::elicitation::{ElicitAction, ElicitResult};
 use mrtr_schema::roots::Root;
-use mrtr_schema::sampling::CreateMessageResult;
+use mrtr_schema::sampling::{CreateMessageResult, IncludeContext};
 use serde_json::{Value, json};
 
 use crate::{Reply, ScriptedServer};
@@ -163,13 +163,16 @@ async fn undeclared_input_requests_are_rejected() {
         (
             on_sample,
             json!({ "sampling": {} }),
-            vec![sampling(&json!({})), sampling(&json!({ "includeContext": "none" }))],
+            vec![
+                sampling(&json!({})),
+                sampling(&json!({ "includeContext": "none" })),
+                sampling(&json!({ "includeContext": "thisServer" })),
+                sampling(&json!({ "includeContext": "allServers" })),
+            ],
             vec![
                 form(),
                 sampling(&json!({ "tools": tool() })),
                 sampling(&json!({ "toolChoice": { "mode": "auto" } })),
-                sampling(&json!({ "includeContext": "thisServer" })),
-                sampling(&json!({ "includeContext": "allServers" })),
             ],
         ),
         (on_roots, json!({ "roots": {} }), vec![roots()], vec![form(), sampling(&json!({}))]),
@@ -195,8 +198,26 @@ async fn undeclared_input_requests_are_rejected() {
     );
 }
 
+/// A client may ignore `includeContext`, and so do handlers without the capability.
 #[tokio::test]
-async fn sampling_with_tools_or_context_is_accepted_only_if_declared() {
+async fn context_is_included_only_if_declared() {
+    for declares in [false, true] {
+        let server = server_requesting(sampling(&json!({ "includeContext": "thisServer" })));
+        let seen = Arc::<Mutex<Vec<_>>>::default();
+        let handled = Arc::clone(&seen);
+        let client = server.client().on_sample(move |_, params| {
+            handled.lock().unwrap().push(params.include_context);
+            std::future::ready(Ok(sampled("x")))
+        });
+        let client = if declares { client.sampling_context() } else { client };
+        client.build().call_tool("t", json!({})).await.unwrap();
+        let expected = declares.then_some(IncludeContext::ThisServer);
+        assert_eq!(*seen.lock().unwrap(), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn sampling_with_tools_is_accepted_only_if_declared() {
     type Add = fn(ClientBuilder<ScriptedServer>) -> ClientBuilder<ScriptedServer>;
     let sample: Add = |c| c.on_sample(async |_, _| Ok(sampled("x")));
     let with_tools: Add = |c| c.on_sample(async |_, _| Ok(sampled("x"))).sampling_tools();
@@ -210,12 +231,18 @@ async fn sampling_with_tools_or_context_is_accepted_only_if_declared() {
     let context = || sampling(&json!({ "includeContext": "thisServer" }));
     let both = || sampling(&json!({ "tools": tool(), "includeContext": "allServers" }));
     for (add, declared, accepted, rejected) in [
-        (sample, json!({ "sampling": {} }), vec![plain()], vec![tools(), context(), both()]),
+        (sample, json!({ "sampling": {} }), vec![plain(), context()], vec![tools(), both()]),
         (
             with_tools,
             json!({ "sampling": { "tools": {} } }),
-            vec![plain(), tools(), sampling(&json!({ "toolChoice": { "mode": "none" } }))],
-            vec![context(), both()],
+            vec![
+                plain(),
+                tools(),
+                context(),
+                both(),
+                sampling(&json!({ "toolChoice": { "mode": "none" } })),
+            ],
+            vec![],
         ),
         (
             with_context,

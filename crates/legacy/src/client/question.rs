@@ -91,7 +91,7 @@ fn read_question(
         .string("method", &request.method)
         .raw("params", &RawJson::from(params))
         .end();
-    let question: InputRequest = serde_json::from_str(object.as_str())
+    let mut question: InputRequest = serde_json::from_str(object.as_str())
         .map_err(|error| ErrorObject::invalid_params(format!("Invalid params: {error}")))?;
     let has_method = match &question {
         InputRequest::Elicit(_) => capabilities.elicitation.is_some(),
@@ -99,7 +99,10 @@ fn read_question(
         _ => capabilities.has_roots(),
     };
     match question.undeclared_capability(capabilities) {
-        None => Ok(Some(question)),
+        None => {
+            question.remove_undeclared(capabilities);
+            Ok(Some(question))
+        }
         // A mode, or another part (2025-11-25, client: elicitation, "Error Handling").
         Some(part) if has_method => Err(ErrorObject::invalid_params(format!(
             "Invalid params: the client has not declared {part}"

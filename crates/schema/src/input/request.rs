@@ -46,11 +46,20 @@ impl InputRequest {
             Self::Sample(params) => vec![
                 ("sampling", declared.has_sampling()),
                 ("sampling.tools", !params.uses_tools() || declared.has_sampling_tools()),
-                ("sampling.context", !params.uses_context() || declared.has_sampling_context()),
             ],
             Self::Roots => vec![("roots", declared.has_roots())],
         };
         needed.into_iter().find_map(|(name, is_declared)| (!is_declared).then_some(name))
+    }
+
+    /// Removes what a client may ignore without the capability for it: `includeContext` of a
+    /// sampling request (specification: client, "Sampling", "Context Inclusion").
+    pub fn remove_undeclared(&mut self, declared: &ClientCapabilities) {
+        if let Self::Sample(params) = self
+            && !declared.has_sampling_context()
+        {
+            params.include_context = None;
+        }
     }
 
     /// Checks the rules that the types do not express.

@@ -1,6 +1,8 @@
 //! Rejected requests: their responses, and their reasons in the log.
 
-use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
+use mrtr_schema::content::Annotations;
+use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTemplate};
+use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, ResourceTemplate, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
@@ -248,6 +250,7 @@ fn build_rejects_invalid_names_schemas_icons_and_uris() {
         server().tool(tool("t").icons([serde_json::from_value(icon).unwrap()]))
     };
     with_icon("data:image/png;base64,AA==", "any", "dark").build().unwrap();
+    let priority = |priority| Annotations::default().with_priority(priority);
     let whole = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": { "a": {} },
         "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "const": { "$ref": "https://a.example" } } },
@@ -284,6 +287,21 @@ fn build_rejects_invalid_names_schemas_icons_and_uris() {
         (server().resource(resource("no uri")), "invalid resource URI"),
         (server().resource(resource("a:b c")), "invalid resource URI"),
         (server().resource(resource("/relative")), "invalid resource URI"),
+        (
+            server().resource(
+                resource("a:1")
+                    .definition(WireResource::new("a:1", "r").with_annotations(priority(5.0))),
+            ),
+            "\"a:1\": invalid annotations: priority",
+        ),
+        (
+            server().resource_template(
+                ResourceTemplate::new("a:{b}", "r", async |_: Context| "x").definition(
+                    WireTemplate::new("a:{b}", "r").with_annotations(priority(f64::NAN)),
+                ),
+            ),
+            "\"a:{b}\": invalid annotations: priority",
+        ),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
