@@ -5,9 +5,7 @@ use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::roots::{ListRootsResult, Root};
-use mrtr_schema::sampling::{
-    CreateMessageParams, CreateMessageResult, SamplingContent, ToolChoiceMode,
-};
+use mrtr_schema::sampling::CreateMessageResult;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -30,7 +28,7 @@ pub(crate) fn validate(
         }
         InputRequest::Sample(params) => {
             let result = decode(key, response)?;
-            validate_sampling(key, may_use_tools(params), &result)?;
+            validate_sampling(key, params.may_use_tools(), &result)?;
             encode_response(&result)
         }
         InputRequest::Roots => {
@@ -77,33 +75,17 @@ pub(crate) fn without_content(mut result: ElicitResult) -> ElicitResult {
     result
 }
 
-/// Returns true if a sampling request lets the model use tools (specification: client, "Sampling",
-/// tool choice modes).
-pub(crate) fn may_use_tools(params: &CreateMessageParams) -> bool {
-    let mode = params.tool_choice.as_ref().and_then(|choice| choice.mode);
-    params.tools.is_some() && mode != Some(ToolChoiceMode::None)
-}
-
-/// Rejects a result that uses a tool although the request does not allow it.
+/// Rejects a result that is malformed, or uses a tool although the request does not allow it.
 pub(crate) fn validate_sampling(
     key: &str,
     may_use_tools: bool,
     result: &CreateMessageResult,
 ) -> Result<(), CallError> {
-    let tool = result.content.blocks().iter().find_map(|block| match block {
-        SamplingContent::ToolUse(usage) => Some(&usage.name),
-        _ => None,
-    });
-    match tool.filter(|_| !may_use_tools) {
-        None => Ok(()),
-        Some(tool) => {
-            let key = quote(key);
-            let why = format!(
-                "the response to input request {key} uses tool {tool:?}, which the request does not allow"
-            );
-            Err(CallError::handler(why, None))
-        }
-    }
+    result.validate(may_use_tools).map_err(|why| {
+        let key = quote(key);
+        let why = format!("the response to input request {key} is invalid: {why}");
+        CallError::handler(why, None)
+    })
 }
 
 pub(crate) fn validate_roots(roots: &[Root]) -> Result<(), CallError> {

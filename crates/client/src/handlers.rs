@@ -106,7 +106,7 @@ impl Handlers {
                 encode_response(&answers::without_content(result))
             }
             InputRequest::Sample(params) => {
-                let may_use_tools = answers::may_use_tools(&params);
+                let may_use_tools = params.may_use_tools();
                 let result = call(self.sample.as_ref(), context, *params, "sampling").await?;
                 answers::validate_sampling(&key, may_use_tools, &result)?;
                 encode_response(&result)

@@ -161,7 +161,9 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> InputFuture<CreateMessageResult> {
-        self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
+        let validated: fn(CreateMessageResult) -> Result<CreateMessageResult, String> =
+            if params.may_use_tools() { validated::<true> } else { validated::<false> };
+        self.plain(key.into(), InputRequest::Sample(Box::new(params)), validated)
     }
 
     /// Asks the client for its roots. Deprecated in this revision of the protocol.
@@ -448,6 +450,14 @@ impl Context {
     pub fn parts(&self) -> &RequestParts {
         &self.round.parts
     }
+}
+
+/// Validates the result of a sampling request.
+fn validated<const MAY_USE_TOOLS: bool>(
+    result: CreateMessageResult,
+) -> Result<CreateMessageResult, String> {
+    result.validate(MAY_USE_TOOLS).map_err(|why| why.to_string())?;
+    Ok(result)
 }
 
 impl fmt::Debug for Context {

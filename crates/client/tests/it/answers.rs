@@ -302,8 +302,8 @@ async fn sampling_result_uses_tools_only_if_the_request_allows_it() {
                 assert!(!allowed && error.is_handler(), "{request}: {error}");
                 assert_eq!(
                     error.to_string(),
-                    "the response to input request \"q\" uses tool \"t\", which the request does \
-                     not allow"
+                    "the response to input request \"q\" is invalid: /content: uses the tool \"t\", \
+                     which the request does not allow"
                 );
             }
         }

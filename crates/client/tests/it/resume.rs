@@ -223,7 +223,7 @@ async fn resume_validates_sampling_results() {
     };
     let usage = sampled(json!({ "type": "tool_use", "id": "1", "name": "t", "input": {} }));
     let error = client.resume::<CallToolResult>(call.clone(), &usage).await.unwrap_err();
-    assert!(error.is_handler() && error.to_string().contains("uses tool \"t\""), "{error}");
+    assert!(error.is_handler() && error.to_string().contains("uses the tool \"t\""), "{error}");
     let text = sampled(json!({ "type": "text", "text": "x" }));
     let resumed = client.resume::<CallToolResult>(call, &text).await.unwrap();
     assert!(matches!(resumed, CallOutcome::Complete(_)), "{resumed:?}");

@@ -1,10 +1,14 @@
 //! Checks of conversations with a model: the rules of the specification that the types do not
 //! express (client, "Sampling": "Message Content Constraints" and "Model Preferences").
 
-use super::{CreateMessageParams, ModelPreferences, SamplingContent, SamplingMessage};
+use super::{
+    CreateMessageParams, CreateMessageResult, ModelPreferences, SamplingContent, SamplingMessage,
+    ToolChoiceMode,
+};
 use crate::InvalidValue;
 use crate::content::Role;
 use crate::content::validate::{validate_base64, validate_media_type};
+use crate::peer_text::quote;
 
 impl CreateMessageParams {
     /// Checks the rules that the types do not express.
@@ -19,7 +23,7 @@ impl CreateMessageParams {
         }
         let mut previous: &[SamplingContent] = &[];
         for (n, message) in self.messages.iter().enumerate() {
-            validate_media(message)
+            validate_media(message.content.blocks())
                 .and_then(|()| validate_tool_use(previous, message))
                 .map_err(|e| e.at(n).at("messages"))?;
             previous = message.content.blocks();
@@ -29,6 +33,44 @@ impl CreateMessageParams {
             return Err(InvalidValue::new(reason).at("messages"));
         }
         Ok(())
+    }
+}
+
+impl CreateMessageResult {
+    /// Checks the rules that the types do not express. `may_use_tools` is true if the request lets
+    /// the model use tools.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidValue`] if an image or audio is malformed, or if a block uses a tool although it
+    /// must not, or is the result of a tool.
+    pub fn validate(&self, may_use_tools: bool) -> Result<(), InvalidValue> {
+        let blocks = self.content.blocks();
+        validate_media(blocks)?;
+        for block in blocks {
+            match block {
+                SamplingContent::ToolUse(used) if !may_use_tools => {
+                    let tool = quote(&used.name);
+                    let reason = format!("uses the tool {tool}, which the request does not allow");
+                    return Err(InvalidValue::new(reason).at("content"));
+                }
+                SamplingContent::ToolResult(_) => {
+                    let reason = "a result must not contain results of tools";
+                    return Err(InvalidValue::new(reason).at("content"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CreateMessageParams {
+    /// Returns true if the model may use tools (specification: client, "Sampling", tool choice
+    /// modes).
+    pub fn may_use_tools(&self) -> bool {
+        let mode = self.tool_choice.as_ref().and_then(|choice| choice.mode);
+        self.tools.is_some() && mode != Some(ToolChoiceMode::None)
     }
 }
 
@@ -45,8 +87,7 @@ fn validate_priorities(preferences: &ModelPreferences) -> Result<(), InvalidValu
     Ok(())
 }
 
-fn validate_media(message: &SamplingMessage) -> Result<(), InvalidValue> {
-    let blocks = message.content.blocks();
+fn validate_media(blocks: &[SamplingContent]) -> Result<(), InvalidValue> {
     for (n, block) in blocks.iter().enumerate() {
         if let SamplingContent::Image(media) | SamplingContent::Audio(media) = block {
             validate_base64(&media.data)
@@ -124,6 +165,16 @@ mod tests {
             |data: &str, mime: &str| json!({ "type": "image", "data": data, "mimeType": mime });
         let user = |content: &[Value]| json!({ "role": "user", "content": content });
         let model = |content: &[Value]| json!({ "role": "assistant", "content": content });
+        let result_of = |content: &Value, may_use_tools| {
+            let result = json!({ "role": "assistant", "content": content, "model": "m" });
+            serde_json::from_value::<CreateMessageResult>(result).unwrap().validate(may_use_tools)
+        };
+        assert_eq!(result_of(&text(), false), Ok(()));
+        assert_eq!(result_of(&usage("1"), true), Ok(()));
+        for wrong in [usage("1"), result("1"), media("no base64", "image/png"), media("", "png")] {
+            assert!(result_of(&wrong, false).is_err(), "{wrong}");
+        }
+        assert!(result_of(&result("1"), true).is_err());
         let ask = user(&[text()]);
         for fine in [
             json!([ask]),

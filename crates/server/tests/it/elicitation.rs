@@ -234,6 +234,31 @@ async fn invalid_roots_are_asked_again() {
     }
 }
 
+/// As content that the server did not ask for.
+#[tokio::test]
+async fn invalid_sampling_results_are_asked_for_again() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            Ok(cx.sample("q", sampling(&json!({}))).await?.content.joined_text())
+        })
+    });
+    let declared = json!({ "sampling": {} });
+    let first = call(&fleet, declared.clone(), json!({})).await;
+    for (content, fits) in [
+        (json!({ "type": "text", "text": "x" }), true),
+        (json!({ "type": "image", "data": "no base64", "mimeType": "image/png" }), false),
+        (json!({ "type": "tool_use", "id": "1", "name": "t", "input": {} }), false),
+        (json!({ "type": "tool_result", "toolUseId": "1", "content": [] }), false),
+    ] {
+        let sampled = json!({ "role": "assistant", "model": "m", "content": content });
+        let more = json!({
+            "requestState": first["requestState"], "inputResponses": { "q": sampled },
+        });
+        let result = call(&fleet, declared.clone(), more).await;
+        assert_eq!(result["resultType"] == "input_required", !fits, "{result}");
+    }
+}
+
 #[tokio::test]
 async fn requires_rejects_clients_before_the_handler_runs() {
     let fleet = fleet(|| {
