@@ -43,7 +43,8 @@ impl<T: Transport> GatewayBuilder<T> {
     /// by their own name. A name that begins with the longer prefix of another upstream is skipped,
     /// with a logged warning. Resources and templates keep their URIs: of two with the same URI,
     /// the one that was listed first is served. Lists have the features of the upstreams in the
-    /// order in which these were added.
+    /// order in which these were added. A URI that templates of several upstreams match is for the
+    /// first of these.
     ///
     /// A feature is skipped, too, if its definition has more than 64 KiB, or if all definitions of
     /// its kind have more than 2 MiB. With many upstreams, set

@@ -59,6 +59,7 @@ pub(crate) fn offer<T: Transport>(
     if offered.listed.as_ref() == Some(&listed) {
         return Ok(());
     }
+    listed.warn_of_too_long(&upstream.name);
     let mut disabled = upstream.disabled.lock().unwrap_or_else(PoisonError::into_inner);
     let (before, mut now, mut off) = (&offered.keys, Keys::default(), disabled.clone());
     let mut has_clashes = false;

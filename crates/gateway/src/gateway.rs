@@ -117,11 +117,7 @@ impl<T: Transport> Gateway<T> {
 
     /// Lists one upstream.
     async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> Result<(), RefreshError> {
-        let error: BoxError = match timeout(
-            self.list_timeout,
-            Listed::read(&upstream.client, &upstream.name),
-        )
-        .await
+        let error: BoxError = match timeout(self.list_timeout, Listed::read(&upstream.client)).await
         {
             Ok(Ok(listed)) => match offer(listed, upstream, &self.server) {
                 Ok(()) => return Ok(()),

@@ -13,6 +13,9 @@ use serde::Serialize;
 const MAX_DEFINITION: usize = 64 * 1024;
 const MAX_LIST: usize = 2 * 1024 * 1024;
 
+/// How many of the features that are left out are counted.
+const MAX_NAMED: usize = 1_000;
+
 /// What an upstream lists.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Listed {
@@ -24,54 +27,66 @@ pub(crate) struct Listed {
     pub(crate) completes: bool,
     /// True if it makes tasks of calls.
     pub(crate) has_tasks: bool,
+    /// The names and URIs of what is left out because it is too long.
+    too_long: Vec<String>,
 }
 
 impl Listed {
     /// Lists what the upstream has according to its capabilities.
-    pub(crate) async fn read<T: Transport>(
-        client: &Client<T>,
-        upstream: &str,
-    ) -> Result<Self, CallError> {
+    pub(crate) async fn read<T: Transport>(client: &Client<T>) -> Result<Self, CallError> {
         let capabilities = client.discover().await?.capabilities;
         let mut listed = Self {
             completes: capabilities.completions.is_some(),
             has_tasks: capabilities.has_extension(tasks::EXTENSION),
             ..Self::default()
         };
+        let too_long = &mut listed.too_long;
         if capabilities.tools.is_some() {
-            listed.tools = bounded(client.list_tools().await?, upstream, |tool| &tool.name);
+            listed.tools = bounded(client.list_tools().await?, too_long, |tool| &tool.name);
         }
         if capabilities.prompts.is_some() {
             let prompts = client.list_prompts().await?;
-            listed.prompts = bounded(prompts, upstream, |prompt| &prompt.name);
+            listed.prompts = bounded(prompts, too_long, |prompt| &prompt.name);
         }
         if capabilities.resources.is_some() {
             let resources = client.list_resources().await?;
-            listed.resources = bounded(resources, upstream, |resource| &resource.uri);
+            listed.resources = bounded(resources, too_long, |resource| &resource.uri);
             let templates = client.list_resource_templates().await?;
-            listed.templates = bounded(templates, upstream, |template| &template.uri_template);
+            listed.templates = bounded(templates, too_long, |template| &template.uri_template);
         }
         Ok(listed)
+    }
+
+    /// Logs what is left out because it is too long.
+    pub(crate) fn warn_of_too_long(&self, upstream: &str) {
+        if let Some(first) = self.too_long.first() {
+            let (first, count) = (quote(first), self.too_long.len());
+            tracing::warn!(
+                target: "mrtr::gateway",
+                upstream, first, count, MAX_DEFINITION, MAX_LIST,
+                "skipping features whose definitions are too long, by themselves or together"
+            );
+        }
     }
 }
 
 /// Leaves out what is too long to be listed together with what the other upstreams offer: clients
 /// limit the length of a response.
-fn bounded<D: Serialize>(listed: Vec<D>, upstream: &str, key: fn(&D) -> &str) -> Vec<D> {
+fn bounded<D: Serialize>(
+    listed: Vec<D>,
+    too_long: &mut Vec<String>,
+    key: fn(&D) -> &str,
+) -> Vec<D> {
     let mut room = MAX_LIST;
     let fits = |definition: &D| {
         let bytes = serde_json::to_string(definition).map_or(usize::MAX, |json| json.len());
-        if bytes <= MAX_DEFINITION.min(room) {
+        let fits = bytes <= MAX_DEFINITION.min(room);
+        if fits {
             room -= bytes;
-            return true;
+        } else if too_long.len() < MAX_NAMED {
+            too_long.push(key(definition).to_owned());
         }
-        let key = quote(key(definition));
-        tracing::warn!(
-            target: "mrtr::gateway",
-            upstream, key, bytes, MAX_DEFINITION, MAX_LIST,
-            "skipping a feature whose definition is too long, or the list of its upstream is"
-        );
-        false
+        fits
     };
     listed.into_iter().filter(fits).collect()
 }
@@ -89,8 +104,8 @@ pub(crate) struct Offered {
 /// in its own list.
 pub(crate) type Ranking = HashMap<String, (usize, usize)>;
 
-/// The places of the features of all upstreams: the same at every replica, whichever upstream
-/// answers first.
+/// The places of the features of all upstreams: those of the same features are the same at every
+/// replica, whichever upstream answers first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranks {
     pub(crate) tools: Ranking,

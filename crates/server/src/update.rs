@@ -74,7 +74,8 @@ impl ServerUpdate {
     }
 
     /// Sorts the list of one kind by what `rank` returns for each name, URI or URI template.
-    /// Features of the same rank stay in their order.
+    /// Features of the same rank stay in their order. A URI that several templates match is for the
+    /// first of them in the list.
     ///
     /// Tools should be listed in the same order while they are the same (specification: "Tools").
     /// Replicas that add features in different orders can agree on one, and clients can then read

@@ -45,11 +45,12 @@ use self::write::Writer;
 ///
 /// A store opens up to 8 connections when it needs them, and one that listens for changes. Broken
 /// ones are replaced: an operation fails while the server is down, and succeeds again when it is
-/// up. A statement that waits for a lock fails after 5 s, and any other after 30 s. If its
-/// operation was given up before, its connection is one of up to 8 more until then.
+/// up. A statement that waits for a lock fails after 5 s, and any other after 30 s; a commit waits
+/// for as long as the server makes it wait. If the operation was given up before, its connection is
+/// one of up to 8 more until then. When these are in use, too, operations fail.
 ///
 /// With several hosts in the configuration, the first one that accepts writes is used, beginning
-/// with the one that did last. They share the 5 s of an attempt equally, so that one that hangs
+/// with the one that did last, or with any if `load_balance_hosts` is `random`. They share the 5 s of an attempt equally, so that one that hangs
 /// leaves time for the others.
 ///
 /// Prepared statements and `LISTEN` need a session, so connect to the server, or to a pooler in

@@ -227,7 +227,8 @@ async fn gateway_with_a_task_store_forwards_no_tasks() {
     assert_eq!(asked["resultType"], "input_required");
 }
 
-/// A server that asks for what the client has not declared, in a round and in a task.
+/// A server that asks for what the client has not declared, in a round and in a task: for a page,
+/// or for the context of a server from a client that declares sampling.
 struct Pushy;
 
 impl RequestHandler for Pushy {
@@ -250,6 +251,12 @@ impl RequestHandler for Pushy {
             result
         };
         let params = incoming.request.params.as_ref().map_or("", |params| params.as_str());
+        let sample = json!({ "sample": { "method": "sampling/createMessage", "params": {
+            "messages": [],
+            "maxTokens": 5,
+            "includeContext": "thisServer",
+        } } });
+        let asked = if params.contains(r#""sampling":"#) { sample } else { page };
         let result = match incoming.request.method.as_str() {
             "server/discover" => json!({
                 "resultType": "complete",
@@ -269,14 +276,14 @@ impl RequestHandler for Pushy {
                 "cacheScope": "private",
             }),
             "tools/call" if params.contains(r#""name":"round""#) => {
-                json!({ "resultType": "input_required", "inputRequests": page, "requestState": "s" })
+                json!({ "resultType": "input_required", "inputRequests": asked, "requestState": "s" })
             }
             "tools/call" => {
                 let id = if params.contains(r#""name":"other""#) { "t2" } else { "t1" };
                 let created = with(task, json!({ "resultType": "task", "taskId": id }));
                 with(created, json!({ "status": "working" }))
             }
-            "tasks/get" => with(task, json!({ "resultType": "complete", "inputRequests": page })),
+            "tasks/get" => with(task, json!({ "resultType": "complete", "inputRequests": asked })),
             other => panic!("{other}"),
         };
         Response { id: Some(incoming.request.id), outcome: Ok(RawJson::new(&result).unwrap()) }
@@ -306,4 +313,23 @@ async fn questions_that_were_not_declared_do_not_reach_the_caller() {
     let created = send("tools/call", json!({ "name": "u__other", "arguments": {} })).await.unwrap();
     let error = send("tasks/get", json!({ "taskId": created["taskId"] })).await.unwrap_err();
     assert_eq!(error.message, "The upstream server cannot complete the call");
+}
+
+/// A caller may ignore which context is to be included.
+#[tokio::test(start_paused = true)]
+async fn context_that_was_not_declared_is_not_asked_for() {
+    let client = Client::builder(InProcess::new(Pushy)).build();
+    let gateway = Gateway::builder().upstream("u", client).build(gateway_server()).unwrap();
+    gateway.refresh().await;
+    let capabilities =
+        json!({ "sampling": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let send = async |method: &str, params: Value| {
+        send_to(gateway.server(), "alice", method, params, capabilities.clone()).await.unwrap()
+    };
+    let expected = json!({ "messages": [], "maxTokens": 5 });
+    let round = send("tools/call", json!({ "name": "u__round", "arguments": {} })).await;
+    assert_eq!(round["inputRequests"]["sample"]["params"], expected);
+    let created = send("tools/call", json!({ "name": "u__task", "arguments": {} })).await;
+    let task = send("tasks/get", json!({ "taskId": created["taskId"] })).await;
+    assert_eq!(task["inputRequests"]["sample"]["params"], expected);
 }

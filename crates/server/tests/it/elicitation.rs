@@ -256,6 +256,7 @@ async fn invalid_sampling_results_are_asked_for_again() {
         });
         let result = call(&fleet, declared.clone(), more).await;
         assert_eq!(result["resultType"] == "input_required", !fits, "{result}");
+        assert_eq!(result["content"][0]["text"] == "x", fits, "{result}");
     }
 }
 

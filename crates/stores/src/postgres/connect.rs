@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mrtr_server::tasks::TaskStoreError;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -17,6 +17,9 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 
 /// The timeout of a connection attempt. Each host of a configuration has an equal part of it.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time after which a host that has not replied counts as one that hangs.
+const HANGS: Duration = Duration::from_millis(500);
 
 /// The settings of every session. All statements find their rows by keys: the other plans are those
 /// of tables that were empty when they were made. A replica that hangs in a transaction loses it:
@@ -53,8 +56,8 @@ struct Inner {
     /// The configuration, split by host.
     hosts: Vec<Config>,
     /// The index of the host to begin with: the one that accepted the last connection, or the one
-    /// after the last that was tried. Others may be standbys, or hang.
-    next: AtomicUsize,
+    /// after it if it fails or hangs. Others may be standbys.
+    first: AtomicUsize,
     /// Begins with any host.
     is_random: bool,
     open: Box<dyn Fn(Config, Option<OnNotice>) -> Opening + Send + Sync>,
@@ -93,27 +96,30 @@ impl Connector {
                 Ok((client, driver))
             })
         };
-        Self(Arc::new(Inner { hosts, next: AtomicUsize::new(0), is_random, open: Box::new(open) }))
+        Self(Arc::new(Inner { hosts, first: AtomicUsize::new(0), is_random, open: Box::new(open) }))
     }
 
     /// Opens a connection to the first host that accepts writes.
     pub(super) async fn open(&self, on_notice: Option<OnNotice>) -> Result<Opened, TaskStoreError> {
-        let Inner { hosts, next, is_random, open } = &*self.0;
+        let Inner { hosts, first: preferred, is_random, open } = &*self.0;
         let first = if *is_random {
             // Each `RandomState` has other keys.
             let random = RandomState::new().hash_one(()) % hosts.len().max(1) as u64;
             usize::try_from(random).unwrap_or_default()
         } else {
-            next.load(Ordering::Relaxed)
+            preferred.load(Ordering::Relaxed)
         };
         let time = time_per_host(hosts.len());
         let mut failures = Vec::new();
         for (index, host) in hosts.iter().enumerate().cycle().skip(first).take(hosts.len()) {
-            // The caller may give up while a host hangs. Its next attempt begins with the next one.
-            next.store((index + 1) % hosts.len(), Ordering::Relaxed);
-            let error = match timeout(time, open(host.clone(), on_notice.clone())).await {
+            let avoiding = Avoiding { preferred, index, of: hosts.len(), since: Instant::now() };
+            let opened = timeout(time, open(host.clone(), on_notice.clone())).await;
+            if matches!(opened, Ok(Ok(_))) {
+                std::mem::forget(avoiding);
+            }
+            let error = match opened {
                 Ok(Ok(opened)) => {
-                    next.store(index, Ordering::Relaxed);
+                    preferred.store(index, Ordering::Relaxed);
                     return Ok(opened);
                 }
                 Ok(Err(error)) => failed(error),
@@ -131,6 +137,25 @@ impl Connector {
         }
         let failures = failures.iter().map(|(index, error)| format!("host {}: {error}", index + 1));
         Err(TaskStoreError::Unavailable(failures.collect::<Vec<_>>().join("; ").into()))
+    }
+}
+
+/// An attempt to connect to a host. If it is dropped after it has hung for a while, later attempts
+/// begin with the next host, unless another one was found in the meantime.
+struct Avoiding<'a> {
+    preferred: &'a AtomicUsize,
+    index: usize,
+    of: usize,
+    since: Instant,
+}
+
+impl Drop for Avoiding<'_> {
+    fn drop(&mut self) {
+        if self.since.elapsed() >= HANGS {
+            let next = (self.index + 1) % self.of;
+            let (same, order) = (self.index, Ordering::Relaxed);
+            let _ = self.preferred.compare_exchange(same, next, order, order);
+        }
     }
 }
 
@@ -320,7 +345,7 @@ mod tests {
         config.user("postgres").dbname("postgres").host("127.0.0.1").host_path(server.folder());
         config.port(silent.local_addr().unwrap().port()).port(5432);
         let connector = Connector::new(config, NoTls);
-        let first = timeout(Duration::from_millis(100), connector.open(None)).await;
+        let first = timeout(2 * HANGS, connector.open(None)).await;
         assert!(first.is_err());
         silent.set_nonblocking(true).unwrap();
         silent.accept().unwrap();

@@ -18,8 +18,9 @@ use super::connect::{Connector, failed};
 /// dead, or the server may still execute its statements.
 const MAX_CONNECTIONS: usize = 8;
 
-/// The time after which a connection whose statements have not ended is closed.
-const END: Duration = Duration::from_mins(1);
+/// The time after which a connection whose statements have not ended is closed. Long, because the
+/// server does not notice: a commit waits for its synchronous standby without a limit.
+const END: Duration = Duration::from_mins(10);
 
 /// The parameters of a statement.
 pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];

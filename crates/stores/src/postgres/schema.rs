@@ -70,7 +70,8 @@ const READ: &str = "SELECT max(version) FROM mrtr_schema";
 pub(super) async fn migrate(pool: &Pool) -> Result<(), TaskStoreError> {
     let lent = pool.get().await?;
     let client = lent.client();
-    client.batch_execute("BEGIN").await.map_err(failed)?;
+    // Another replica may take longer to create them than a statement waits for a lock.
+    client.batch_execute("BEGIN; SET LOCAL lock_timeout = 0").await.map_err(failed)?;
     client.batch_execute(LOCK).await.map_err(failed)?;
     let exists: bool = client.query_one(EXISTS, &[]).await.map_err(failed)?.get(0);
     if exists {
