@@ -50,8 +50,8 @@ use self::write::Writer;
 /// one of up to 8 more until then. When these are in use, too, operations fail.
 ///
 /// With several hosts in the configuration, the first one that accepts writes is used, beginning
-/// with the one that did last, or with any if `load_balance_hosts` is `random`. They share the 5 s of an attempt equally, so that one that hangs
-/// leaves time for the others.
+/// with the one that did last, or with any if `load_balance_hosts` is `random`. They share the 5 s
+/// of an attempt equally, so that one that hangs leaves time for the others.
 ///
 /// Prepared statements and `LISTEN` need a session, so connect to the server, or to a pooler in
 /// session mode.
