@@ -117,7 +117,7 @@ impl<T: Transport> Client<T> {
         let filter = encode_param(filter)?;
         Subscription::new(move |sender| {
             let params = vec![("notifications".to_owned(), filter.clone())];
-            let (ids, meta, limits) = (shared.ids.clone(), meta.clone(), limits);
+            let (ids, meta) = (shared.ids.clone(), meta.clone());
             let (_, first) = Machine::start(ids, method::LISTEN, params, meta, limits)?;
             let Action::Send(request) = first else {
                 return Err(CallError::request("internal error: a call starts with a request"));

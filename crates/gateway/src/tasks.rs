@@ -110,8 +110,7 @@ pub(crate) fn result_for_caller<T: Transport>(
         *of_upstream = Value::String(task_id);
     }
     if let Some(forwarded) = result.get_mut("inputRequests") {
-        let requests = forwarded.clone();
-        let requests = serde_json::from_value::<InputRequests>(requests);
+        let requests = serde_json::from_value::<InputRequests>(forwarded.clone());
         let requests = requests.map_err(|error| upstream.violation(&error))?;
         requests.0.iter().try_for_each(|(_, request)| {
             request.validate().map_err(|error| upstream.violation(&error))

@@ -76,6 +76,13 @@ impl CreateMessageParams {
         self.tools.is_some() || self.tool_choice.is_some()
     }
 
+    /// Returns true if the model may use tools (specification: client, "Sampling", tool choice
+    /// modes).
+    pub fn may_use_tools(&self) -> bool {
+        let mode = self.tool_choice.as_ref().and_then(|choice| choice.mode);
+        self.tools.is_some() && mode != Some(ToolChoiceMode::None)
+    }
+
     /// Returns true if the request needs the capability `sampling.context`.
     pub fn uses_context(&self) -> bool {
         !matches!(self.include_context, None | Some(IncludeContext::None))

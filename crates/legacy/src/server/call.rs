@@ -341,7 +341,7 @@ struct Resource {
 }
 
 /// The result without members.
-fn empty() -> RawJson {
+pub(crate) fn empty() -> RawJson {
     ObjectWriter::with_capacity(2).end()
 }
 

@@ -13,7 +13,7 @@ use crate::legacy_method;
 /// revision.
 pub(crate) fn opens_session(body: &[u8]) -> bool {
     matches!(Message::parse(body), Ok(Message::Request(request))
-        if request.method == legacy_method::INITIALIZE && !has_current_meta(&request))
+        if is_legacy(&request, legacy_method::INITIALIZE))
 }
 
 /// Returns true if the message is a request with the `_meta` of the current revision.
@@ -43,10 +43,11 @@ impl Opening {
             Ok(Message::Notification(_)) => return Self::Notification,
             _ => return Self::Current,
         };
-        match request.method.as_str() {
-            legacy_method::INITIALIZE if !has_current_meta(&request) => return Self::Session,
-            legacy_method::PING if !has_current_meta(&request) => return Self::Ping(request.id),
-            _ => {}
+        if is_legacy(&request, legacy_method::INITIALIZE) {
+            return Self::Session;
+        }
+        if is_legacy(&request, legacy_method::PING) {
+            return Self::Ping(request.id);
         }
         let Ok(RequestHead { meta, .. }) = RequestHead::from_request(&request) else {
             return Self::Current;
@@ -58,6 +59,11 @@ impl Opening {
         }
         Self::Current
     }
+}
+
+/// Returns true if the request has this method, and not the `_meta` of the current revision.
+fn is_legacy(request: &Request, method: &str) -> bool {
+    request.method == method && !has_current_meta(request)
 }
 
 fn has_current_meta(request: &Request) -> bool {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_codec::KeyRing;
-use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Response};
 use mrtr_transport::stdio::lines::{Line, LineReader, json_line, write_lines};
 use mrtr_transport::stdio::{self, StreamLimits};
@@ -17,6 +16,7 @@ use tokio::io::{AsyncBufRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _}
 use tokio::sync::mpsc;
 
 use self::session::StreamSession;
+use super::call::empty;
 use super::gateway::Gateway;
 use super::options::LegacyOptions;
 use crate::LegacyVersion;
@@ -78,9 +78,7 @@ where
                     Opening::Session => return Ok(Some((line, true))),
                     Opening::Current => return Ok(Some((line, false))),
                     Opening::Notification => return Ok(None),
-                    Opening::Ping(id) => {
-                        Response { id: Some(id), outcome: Ok(ObjectWriter::with_capacity(2).end()) }
-                    }
+                    Opening::Ping(id) => Response { id: Some(id), outcome: Ok(empty()) },
                     Opening::Probe(request, meta) => {
                         let notifications = NotificationSender::closed();
                         let probe = IncomingRequest::new(request, meta, notifications);

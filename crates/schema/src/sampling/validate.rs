@@ -3,7 +3,6 @@
 
 use super::{
     CreateMessageParams, CreateMessageResult, ModelPreferences, SamplingContent, SamplingMessage,
-    ToolChoiceMode,
 };
 use crate::InvalidValue;
 use crate::content::Role;
@@ -62,15 +61,6 @@ impl CreateMessageResult {
             }
         }
         Ok(())
-    }
-}
-
-impl CreateMessageParams {
-    /// Returns true if the model may use tools (specification: client, "Sampling", tool choice
-    /// modes).
-    pub fn may_use_tools(&self) -> bool {
-        let mode = self.tool_choice.as_ref().and_then(|choice| choice.mode);
-        self.tools.is_some() && mode != Some(ToolChoiceMode::None)
     }
 }
 

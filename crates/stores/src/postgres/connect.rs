@@ -114,9 +114,7 @@ impl Connector {
         for (index, host) in hosts.iter().enumerate().cycle().skip(first).take(hosts.len()) {
             let avoiding = Avoiding { preferred, index, of: hosts.len(), since: Instant::now() };
             let opened = timeout(time, open(host.clone(), on_notice.clone())).await;
-            if matches!(opened, Ok(Ok(_))) {
-                std::mem::forget(avoiding);
-            }
+            drop(avoiding);
             let error = match opened {
                 Ok(Ok(opened)) => {
                     preferred.store(index, Ordering::Relaxed);

@@ -158,9 +158,7 @@ impl<J: Job> Runner<J> {
             waiting.reply(output);
         }
     }
-}
 
-impl<J: Job> Runner<J> {
     /// Executes jobs, unless all of their callers have given up: the connection may be dead, and
     /// they try again with another one.
     async fn unless_abandoned(

@@ -145,6 +145,8 @@ fn failed_together(error: &Error) -> TaskStoreError {
 
 #[cfg(test)]
 mod tests {
+    use mrtr_testkit::TempFolder;
+
     use super::*;
     use crate::sqlite::schema;
 
@@ -160,8 +162,7 @@ mod tests {
     /// An operation that fails does not fail the others.
     #[tokio::test]
     async fn operations_that_gather_are_committed_together() {
-        let folder = std::env::temp_dir().join(format!("mrtr-sqlite-group-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = TempFolder::new("sqlite-group");
         let file = folder.join("tasks.db");
         let connection = schema::open(&file).unwrap();
         for (pragma, expected) in [("synchronous", 2), ("fullfsync", 1), ("busy_timeout", 5_000)] {
@@ -197,14 +198,11 @@ mod tests {
         assert_eq!(last.unwrap(), (1, 1));
         let seen = worker.run(|db, _| Ok(count(db))).await.unwrap();
         assert_eq!(seen, 3);
-        drop(worker);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[tokio::test]
     async fn transaction_that_cannot_begin_fails_with_its_reason() {
-        let folder = std::env::temp_dir().join(format!("mrtr-sqlite-busy-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = TempFolder::new("sqlite-busy");
         let file = folder.join("tasks.db");
         let connection = schema::open(&file).unwrap();
         connection.pragma_update(None, "busy_timeout", 0).unwrap();
@@ -215,7 +213,5 @@ mod tests {
         assert!(refused.to_string().contains("database is locked"), "{refused}");
         other.execute_batch("ROLLBACK").unwrap();
         worker.run(|db, _| insert(db)).await.unwrap();
-        drop(worker);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::legacy_method;
-use crate::server::call::{Call, Channel, Outgoing};
+use crate::server::call::{Call, Channel, Outgoing, empty};
 use crate::server::context::Context;
 use crate::server::gateway::Gateway;
 use crate::server::listen::listen;
@@ -168,8 +168,7 @@ impl<H: RequestHandler> StreamSession<H> {
             return match request.method.as_str() {
                 legacy_method::INITIALIZE => self.initialize(&request).await,
                 legacy_method::PING => {
-                    let empty = mrtr_schema::json::ObjectWriter::with_capacity(2).end();
-                    self.send(Response { id: Some(id), outcome: Ok(empty) }).await;
+                    self.send(Response { id: Some(id), outcome: Ok(empty()) }).await;
                 }
                 _ => {
                     let error =
