@@ -42,6 +42,8 @@ pub(super) struct Replay {
     has_new_decision: bool,
     /// The packed length of the entries of the journal.
     size: usize,
+    /// No value of the journal, and no answer that arrived, is longer.
+    longest: usize,
     /// The number of changes to the entries.
     changes: u64,
     /// The number of leading entries that have not changed since they were last
@@ -91,13 +93,15 @@ impl Replay {
     ) -> Self {
         let unreached = journal.entries.iter().filter(|entry| entry.kind.was_reached()).count();
         let size = journal.entries.iter().map(Entry::size).sum();
-        let mut replay = Self { journal, unreached, size, ..Self::default() };
+        let longest = journal.entries.iter().map(|entry| entry.value.len()).max().unwrap_or(0);
+        let mut replay = Self { journal, unreached, size, longest, ..Self::default() };
         for (key, answer) in responses.0 {
             if let Some((key, digest)) = pending.get(&key)
                 && replay.find(key).is_none()
             {
                 let kind = EntryKind::Answer { digest: *digest, read: false };
-                let (key, value) = (key.into(), answer.get().into());
+                let (key, value): (_, SharedStr) = (key.into(), answer.get().into());
+                replay.longest = replay.longest.max(value.len());
                 replay.arrived.push(Entry { key, kind, value, used: false });
             }
         }
@@ -316,7 +320,11 @@ impl Replay {
     /// Records an entry under a key that this replay has used.
     pub(super) fn record(&mut self, key: &Arc<str>, kind: EntryKind, value: String) {
         match kind {
-            EntryKind::Step(_) => self.has_new_step = true,
+            EntryKind::Step(_) => {
+                self.has_new_step = true;
+                // Its key is one of `new_keys`, so the index does not need it.
+                self.indexed += usize::from(self.indexed == self.journal.entries.len());
+            }
             _ => self.has_new_decision = true,
         }
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
@@ -330,6 +338,7 @@ impl Replay {
         self.size -= entry.size();
         *entry = Entry { kind: EntryKind::Step(kind), value: value.into(), ..entry.clone() };
         self.size += entry.size();
+        self.longest = self.longest.max(entry.value.len());
         self.changes += 1;
         self.saved = self.saved.min(position);
     }
@@ -366,6 +375,7 @@ impl Replay {
     fn push(&mut self, entry: Entry) {
         self.changes += 1;
         self.size += entry.size();
+        self.longest = self.longest.max(entry.value.len());
         self.journal.entries.push(Entry { used: true, ..entry });
     }
 
@@ -396,6 +406,10 @@ impl Replay {
     ///
     /// A fault that names the answer.
     pub(super) fn check_answers(&self, limits: Limits) -> Result<(), Fault> {
+        // Each step asks, so that this does not search a long journal.
+        if self.longest <= limits.entry {
+            return Ok(());
+        }
         let mut answers = self.journal.entries.iter().chain(&self.arrived);
         match answers.find(|answer| answer.value.len() > limits.entry) {
             Some(answer) => Err(answer.too_long(limits.entry)),
@@ -487,6 +501,36 @@ mod tests {
         let mut replay = Replay::default();
         assert!(matches!(replay.use_key(&key), Ok(Location::Absent(_))));
         assert!(replay.use_key(&key).is_err());
+    }
+
+    /// Also of steps that the index does not cover, and of the longest entry.
+    #[test]
+    fn keys_of_a_long_replay_are_found() {
+        let step = EntryKind::Step(StepKind { skippable: false, failed: false });
+        let mut replay = Replay::default();
+        for n in 0..3 * SEARCHES_BEFORE_INDEX {
+            let key: Arc<str> = format!("step-{n}").into();
+            replay.use_key(&key).unwrap();
+            replay.record(&key, step, "x".repeat(n));
+            replay.push_decision(&format!("decision-{n}"), "yes");
+        }
+        for n in 0..3 * SEARCHES_BEFORE_INDEX {
+            assert!(replay.use_key(&format!("step-{n}")).is_err(), "step-{n}");
+            assert!(replay.use_decision(&format!("decision-{n}")), "decision-{n}");
+        }
+        let too_long = |entry| replay.check_answers(Limits { entry, journal: 1 << 20 }).is_err();
+        let longest = 3 * SEARCHES_BEFORE_INDEX - 1;
+        assert_eq!([too_long(longest - 1), too_long(longest)], [true, false]);
+
+        // A replay of that journal reaches all of it, in any order.
+        let mut journal = replay.into_journal();
+        journal.entries.iter_mut().for_each(|entry| entry.used = false);
+        let mut replay = Replay::new(journal, &PendingInputs::default(), InputResponses::default());
+        for n in (0..3 * SEARCHES_BEFORE_INDEX).rev() {
+            let location = replay.use_key(&format!("step-{n}"));
+            assert!(matches!(location, Ok(Location::Journal(_))), "step-{n}");
+        }
+        assert!(replay.use_key("step-0").is_err());
     }
 
     /// What the room for a step is computed from.
