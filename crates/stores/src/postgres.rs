@@ -2,6 +2,7 @@
 
 mod claim;
 mod connect;
+mod ends;
 mod group;
 mod journal;
 mod notify;

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::connect::{Connector, failed};
+use super::ends::Ends;
 
 /// Maximum number of connections in use, and as many that end: a connection that is given up may be
 /// dead, or the server may still execute its statements.
@@ -38,6 +39,7 @@ struct Session {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
+    ends: Ends,
 }
 
 /// A session in use. If it is dropped, its connection ends, and with it an open transaction.
@@ -45,6 +47,7 @@ pub(super) struct Lent<'a> {
     pool: &'a Pool,
     client: Client,
     statements: HashMap<&'static str, Statement>,
+    pub(super) ends: Ends,
     // Dropped after the client.
     end: End,
 }
@@ -70,13 +73,13 @@ impl Pool {
             Some(session) => session,
             None => {
                 let (client, driver) = self.connector.open(None).await?;
-                Session { client, driver, statements: HashMap::new() }
+                Session { client, driver, statements: HashMap::new(), ends: Ends::default() }
             }
         };
-        let Session { client, driver, statements } = session;
+        let Session { client, driver, statements, ends } = session;
         let ending = Arc::clone(&self.ending);
         let end = End { driver: Some(driver), permit: Some(permit), ending };
-        Ok(Lent { pool: self, client, statements, end })
+        Ok(Lent { pool: self, client, statements, ends, end })
     }
 
     fn idle(&self) -> Option<Session> {
@@ -124,10 +127,10 @@ impl Lent<'_> {
 
     /// Returns the connection, between transactions.
     pub(super) fn give_back(self) {
-        let Self { pool, client, statements, mut end } = self;
+        let Self { pool, client, statements, ends, mut end } = self;
         if let Some(driver) = end.driver.take() {
             let mut idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.push(Session { client, driver, statements });
+            idle.push(Session { client, driver, statements, ends });
         }
     }
 }

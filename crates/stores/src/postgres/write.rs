@@ -1,16 +1,14 @@
 //! Writes, grouped.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_server::tasks::{RunEnd, StoredStatus, TaskKey, TaskStoreError, TaskWrite, Verdict};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::connect::failed;
 use super::group::{Group, Job};
-use super::journal::{APPEND, Replacing, add, next_seq};
+use super::journal::{self, Replacing, next_seq};
 use super::notify::{Announcer, NOTIFY_AT_COMMIT};
 use super::pool::{Params, Pool};
 use super::rows::{DELETE_ANSWERS, DELETE_ENTRIES, now, status_code};
@@ -106,9 +104,7 @@ impl Writer {
 /// Writes entries, in one statement if all of them are added to journals.
 async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
     let mut lent = pool.get().await?;
-    let statement = lent.prepare(APPEND).await.map_err(failed)?;
-    let rows = add(lent.client(), &statement, writes, next_seq()).await.map_err(failed)?;
-    let mut verdicts = verdicts(writes, &rows);
+    let mut verdicts = journal::append(&mut lent, writes).await.map_err(failed)?;
     let is_other = |verdict: &Verdict| *verdict == Verdict::Lost;
     if verdicts.iter().any(is_other) {
         let others = writes.iter().zip(&verdicts).filter(|(_, verdict)| is_other(verdict));
@@ -121,22 +117,13 @@ async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, 
             client.batch_execute("COMMIT"),
         );
         let rows = begun.and(rows).and_then(|rows| committed.map(|()| rows)).map_err(failed)?;
-        let replaced = self::verdicts(&others, &rows);
+        let replaced = journal::verdicts(&others, &rows);
         for (verdict, replaced) in verdicts.iter_mut().filter(|v| is_other(v)).zip(replaced) {
             *verdict = replaced;
         }
     }
     lent.give_back();
     Ok(verdicts)
-}
-
-fn verdicts(writes: &[Arc<TaskWrite>], rows: &[Row]) -> Vec<Verdict> {
-    let kept: HashMap<i64, bool> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let verdict = |number| match kept.get(&number) {
-        Some(cancel) => Verdict::Kept { cancel: *cancel },
-        None => Verdict::Lost,
-    };
-    (1..).zip(writes).map(|(number, _)| verdict(number)).collect()
 }
 
 /// Writes entries and changes tasks, in one transaction.
@@ -152,7 +139,7 @@ async fn change(
         replacing.execute(lent.client(), writes, next_seq()),
     );
     let rows = begun.and(rows).map_err(failed)?;
-    let verdicts = verdicts(writes, &rows);
+    let verdicts = journal::verdicts(writes, &rows);
     let changes = Changes::new(writes, &verdicts);
     let change = lent.prepare(CHANGE).await.map_err(failed)?;
     let entries = lent.prepare(DELETE_ENTRIES).await.map_err(failed)?;
