@@ -10,6 +10,9 @@ use serde_json::json;
 
 use crate::LegacyVersion;
 
+/// The code of errors about sessions in legacy revisions, by convention.
+const NO_SESSION: i64 = -32_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
     Current,
@@ -40,6 +43,17 @@ pub(super) fn era_of(response: Response) -> Era {
 
 fn speaks_current(versions: &[String]) -> bool {
     versions.iter().any(|version| version == PROTOCOL_VERSION)
+}
+
+/// Returns true if a server may answer any request of the current revision like this because it
+/// does not speak it: servers of official SDKs that miss a session answer with one of the first
+/// two.
+pub(super) fn denies_current(response: &Response) -> bool {
+    response.outcome.as_ref().is_err_and(|error| match error.code {
+        code::INVALID_REQUEST | NO_SESSION => true,
+        code::UNSUPPORTED_PROTOCOL_VERSION => era_of_error(error) == Era::Legacy,
+        _ => false,
+    })
 }
 
 /// Returns the era of a server that answers the probe with this error.

@@ -1,7 +1,7 @@
 //! A client of servers of any revision over HTTP.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::PROTOCOL_VERSION;
@@ -11,20 +11,21 @@ use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::http::HttpClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::session::HttpSession;
 use crate::LegacyVersion;
 use crate::client::adapter::{Adapter, ClientFacts};
-use crate::client::era::{Era, era_of, probe_request};
+use crate::client::era::{Era, denies_current, era_of, probe_request};
 use crate::client::mode::RevisionMode;
 
 /// A client of servers of any revision over HTTP.
 ///
-/// It finds out what the server speaks with the first request, and remembers it. To a legacy
-/// server, it opens a session. Requests that the server sends in the middle of a call become input
-/// requests, so that the handlers of a client answer both.
+/// It finds out what the server speaks with the first request. If the server later refuses a
+/// session, or a request of the current revision, it is asked again: it may have been upgraded
+/// since, or an earlier release restored. To a legacy server, the client opens a session. Requests
+/// that the server sends in the middle of a call become input requests, so that the handlers of a
+/// client answer both.
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while it exists.
@@ -42,10 +43,10 @@ pub struct AnyRevisionClient {
     http: HttpClient,
     mode: RevisionMode,
     legacy: Adapter<HttpSession>,
-    era: OnceLock<Era>,
+    era: Mutex<Option<Era>>,
     /// Held while the server is asked, so that concurrent requests ask it once. The time at which
     /// it first answered with an internal error, if it did.
-    probing: Mutex<Option<Instant>>,
+    probing: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// The time after an internal error in which the server is not asked again.
@@ -55,7 +56,11 @@ impl AnyRevisionClient {
     /// Creates a client. Nothing is sent yet.
     pub fn new(http: HttpClient, mode: RevisionMode) -> Self {
         let legacy = Adapter::new(HttpSession::new(http.clone()));
-        Self { http, mode, legacy, era: OnceLock::new(), probing: Mutex::default() }
+        Self { http, mode, legacy, era: Mutex::default(), probing: tokio::sync::Mutex::default() }
+    }
+
+    fn known_era(&self) -> MutexGuard<'_, Option<Era>> {
+        self.era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the era of the server, which the first request finds out.
@@ -64,12 +69,14 @@ impl AnyRevisionClient {
             RevisionMode::Current => Ok(Era::Current),
             RevisionMode::Legacy => Ok(Era::Legacy),
             RevisionMode::Auto => {
-                if let Some(era) = self.era.get() {
-                    return Ok(*era);
+                let known = *self.known_era();
+                if let Some(era) = known {
+                    return Ok(era);
                 }
                 let mut failed_at = self.probing.lock().await;
-                match self.era.get() {
-                    Some(era) => Ok(*era),
+                let known = *self.known_era();
+                match known {
+                    Some(era) => Ok(era),
                     None if failed_at.is_some_and(|at| at.elapsed() < DOUBT) => Ok(Era::Legacy),
                     None => self.probe(meta, &mut failed_at).await,
                 }
@@ -104,7 +111,7 @@ impl AnyRevisionClient {
             *failed_at = Some(Instant::now());
             return Ok(era);
         }
-        let era = *self.era.get_or_init(|| era);
+        *self.known_era() = Some(era);
         tracing::debug!(target: "mrtr::client", ?era, "era of the server detected");
         Ok(era)
     }
@@ -114,7 +121,7 @@ fn is_internal_error(response: &Response) -> bool {
     response.outcome.as_ref().is_err_and(|error| error.code == code::INTERNAL_ERROR)
 }
 
-/// Returns true if the server has rejected the probe without a JSON-RPC error.
+/// Returns true if the server has rejected a request without a JSON-RPC error.
 fn is_rejection(error: &TransportError) -> bool {
     error
         .status()
@@ -135,10 +142,23 @@ impl Transport for AnyRevisionClient {
         };
         let unknown = || RequestMeta::new(PROTOCOL_VERSION, ClientCapabilities::default());
         let meta = meta.as_deref().cloned().unwrap_or_else(unknown);
-        match self.era(&meta).await? {
-            Era::Current => self.http.send(outgoing).await,
-            Era::Legacy => self.legacy.send(outgoing).await,
+        let mut era = self.era(&meta).await?;
+        if era == Era::Legacy && self.legacy.open(&ClientFacts::of(&meta)).await.is_err() {
+            *self.known_era() = None;
+            era = self.era(&meta).await?;
         }
+        if era == Era::Legacy {
+            return self.legacy.send(outgoing).await;
+        }
+        let sent = self.http.send(outgoing).await;
+        let is_denied = match &sent {
+            Ok(response) => denies_current(response),
+            Err(error) => is_rejection(error),
+        };
+        if is_denied {
+            *self.known_era() = None;
+        }
+        sent
     }
 
     fn authorization_epoch(&self) -> u64 {
@@ -147,7 +167,7 @@ impl Transport for AnyRevisionClient {
 
     fn protocol_version(&self) -> Option<&'static str> {
         let era = match self.mode {
-            RevisionMode::Auto => self.era.get().copied()?,
+            RevisionMode::Auto => (*self.known_era())?,
             RevisionMode::Current => Era::Current,
             RevisionMode::Legacy => Era::Legacy,
         };
@@ -163,7 +183,7 @@ impl fmt::Debug for AnyRevisionClient {
         f.debug_struct("AnyRevisionClient")
             .field("http", &self.http)
             .field("mode", &self.mode)
-            .field("era", &self.era.get())
+            .field("era", &*self.known_era())
             .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,20 @@
 //! Sessions with servers that send raw HTTP.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::http::HeaderMap;
 use mrtr_schema::jsonrpc::{Params, Request, RequestId};
-use mrtr_transport::OutgoingRequest;
 use mrtr_transport::http::HttpClient;
+use mrtr_transport::{OutgoingRequest, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::any_revision::AnyRevisionClient;
 use super::session::HttpSession;
+use crate::RevisionMode;
 use crate::client::adapter::Adapter;
 use crate::client::connection::Connection;
 
@@ -48,6 +50,10 @@ async fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
 /// Starts a server that answers each request with the text that `reply` returns, and then closes
 /// the connection. A text without `connection: close` keeps it open.
 async fn serve(reply: impl Fn(Received) -> String + Send + Sync + 'static) -> HttpSession {
+    HttpSession::new(client_of(reply).await)
+}
+
+async fn client_of(reply: impl Fn(Received) -> String + Send + Sync + 'static) -> HttpClient {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let reply = Arc::new(reply);
@@ -65,7 +71,7 @@ async fn serve(reply: impl Fn(Received) -> String + Send + Sync + 'static) -> Ht
             });
         }
     });
-    HttpSession::new(HttpClient::builder(&url).timeout(Duration::from_secs(5)).build().unwrap())
+    HttpClient::builder(&url).timeout(Duration::from_secs(5)).build().unwrap()
 }
 
 fn response(status: &str, kind: &str, body: &str) -> String {
@@ -94,6 +100,54 @@ fn call() -> OutgoingRequest<'static> {
     let meta: Value = CAPABILITIES.parse().unwrap();
     let params = Params::new(&json!({ "name": "t", "_meta": meta })).unwrap();
     OutgoingRequest::new(Request::new(RequestId::Number(7), "tools/call", Some(params)))
+}
+
+/// The releases of a server change behind its address.
+#[tokio::test(start_paused = true)]
+async fn server_that_is_replaced_is_asked_again_what_it_speaks() {
+    let speaks_current = Arc::<AtomicBool>::default();
+    let is_current = Arc::clone(&speaks_current);
+    let http = client_of(move |Received { head, body }| {
+        let is_current = is_current.load(Ordering::SeqCst);
+        let json = |status, body: Value| response(status, "application/json", &body.to_string());
+        let result = |result| json!({ "jsonrpc": "2.0", "id": body["id"], "result": result });
+        let error = |code| {
+            let error = json!({ "code": code, "message": "no" });
+            json!({ "jsonrpc": "2.0", "id": body["id"], "error": error })
+        };
+        match body["method"].as_str() {
+            Some("server/discover") if is_current => {
+                let versions = json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} });
+                json("200 OK", result(versions))
+            }
+            Some("tools/call") if is_current && head.contains("mcp-method: tools/call") => {
+                json("200 OK", result(json!({ "content": [], "resultType": "complete" })))
+            }
+            Some(_) if is_current && head.contains("mcp-session-id") => {
+                response("404 Not Found", "text/plain", "")
+            }
+            _ if is_current => json("400 Bad Request", error(-32_602)),
+            Some("initialize") => json("200 OK", initialized(&body["id"])),
+            Some("tools/call") if head.contains("mcp-session-id") => {
+                json("200 OK", result(json!({ "content": [] })))
+            }
+            Some("tools/call" | "server/discover") => json("400 Bad Request", error(-32_000)),
+            Some(_) => response("202 Accepted", "text/plain", ""),
+            None => response("405 Method Not Allowed", "text/plain", ""),
+        }
+    });
+    let client = AnyRevisionClient::new(http.await, RevisionMode::Auto);
+    for (is_current, version) in
+        [(false, "2025-11-25"), (true, "2026-07-28"), (false, "2025-11-25")]
+    {
+        speaks_current.store(is_current, Ordering::SeqCst);
+        // The first request finds out, and may fail.
+        let first = client.send(call()).await;
+        assert!(version == "2025-11-25" || first.is_err(), "{first:?}");
+        let second = client.send(call()).await.unwrap();
+        assert!(second.outcome.is_ok(), "{second:?}");
+        assert_eq!(client.protocol_version(), Some(version));
+    }
 }
 
 #[tokio::test(start_paused = true)]
