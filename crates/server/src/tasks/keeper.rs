@@ -1,6 +1,7 @@
 //! Claims due tasks and runs them.
 
 use std::future::{Future, poll_fn};
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,8 +17,10 @@ use crate::registry::Registry;
 /// The pause between two claims, unless the store announces a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two claims, unless there may be more due tasks.
-const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// The shortest time between two claims, unless there may be more due tasks. It doubles with each
+/// claim that finds none: most changes make no task due, and all replicas learn of them. But an
+/// answer does, and often comes shortly after its question.
+const MIN_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
 
 /// Maximum number of tasks that are claimed at once.
 const MAX_CLAIM: usize = 32;
@@ -56,6 +59,8 @@ async fn announce_changes(service: &TaskService) {
 async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
     let mut changes = service.changes.subscribe();
     let hand_over = &registry.runtime.hand_over;
+    let mut min_pause = *MIN_PAUSES.start();
+    let mut last_claim = None;
     loop {
         let mut permits = Vec::new();
         let free = async { permits = service.permits(MAX_CLAIM).await };
@@ -72,6 +77,8 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         // Changes from here on may make a task due that this claim does not find.
         changes = changes.resubscribe();
         let claimed_at = tokio::time::Instant::now();
+        let is_first =
+            last_claim.replace(claimed_at).is_none_or(|last| claimed_at - last > *MIN_PAUSES.end());
         let registry = registry.current();
         let claim = service.claim_of(Arc::clone(&registry.task_handlers), lease, limit);
         let claim = service.store.claim(claim);
@@ -87,6 +94,10 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             }
         };
         let claimed = held.len();
+        min_pause = match claimed {
+            0 if !is_first => *MIN_PAUSES.end().min(&(min_pause * 2)),
+            _ => *MIN_PAUSES.start(),
+        };
         for (held, permit) in held.into_iter().zip(permits.drain(..)) {
             let tracked = registry.runtime.tasks.track();
             let registry = Arc::clone(&registry);
@@ -102,8 +113,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             // A lagged receiver has missed a change, and claims again without waiting for another.
             let change = async {
                 drop(changes.recv().await);
-                // Most changes make no task due, and all replicas learn of them.
-                tokio::time::sleep_until(claimed_at + MIN_PAUSE).await;
+                tokio::time::sleep_until(claimed_at + min_pause).await;
             };
             either(hand_over.closing(), either(change, tokio::time::sleep(PAUSE))).await;
         }

@@ -1,8 +1,9 @@
 //! Calls that become tasks.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr_server::tasks::TaskPolicy;
+use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, Error, Principal, Tool};
 use serde_json::{Value, json};
 
@@ -346,5 +347,39 @@ async fn nothing_in_the_store_is_in_the_clear() {
     assert!(written.contains("mrtr1."));
     for secret in ["canary", &id, "alice"] {
         assert!(!written.contains(secret), "{secret}");
+    }
+}
+
+/// A claim shortly before the answer does not delay it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_reaches_its_handler_at_once() {
+    let answered = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&answered);
+    let fleet = TaskFleet::start_with(1, move |_, builder| {
+        let told = Arc::clone(&told);
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let told = Arc::clone(&told);
+            async move {
+                let answer = cx.elicit::<Text>("q", "What?").await?;
+                *told.lock().unwrap() = Some(tokio::time::Instant::now());
+                Ok::<_, Error>(answer.text)
+            }
+        });
+        // The store of a fleet announces no changes.
+        let builder = builder.task_store(MemoryTaskStore::new(10));
+        builder.tool(tool.task(TaskPolicy::immediately()))
+    });
+    for _ in 0..5 {
+        let call = with_tasks(json!({ "name": "t", "arguments": {} }));
+        let id = id_of(&fleet.send(0, "tools/call", call).await);
+        // Time does not pass while this process is busy.
+        while fleet.get(0, &id).await["status"] != "input_required" {
+            tokio::task::yield_now().await;
+        }
+        let before = tokio::time::Instant::now();
+        fleet.answer(0, &id, json!({ "q": accept("a") })).await;
+        fleet.wait_for(0, &id, "completed").await;
+        let delay = answered.lock().unwrap().take().unwrap() - before;
+        assert!(delay <= Duration::from_millis(10), "{delay:?}");
     }
 }
