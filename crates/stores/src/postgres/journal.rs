@@ -1,6 +1,6 @@
 //! The entries of journals: statements that add and replace them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -24,44 +24,39 @@ macro_rules! length {
     };
 }
 
-/// Adds entries at the ends of journals, and returns the numbers of the writes for which this was
-/// possible. `first` is null if the journal is [known](super::ends::Ends) to end there.
+/// Adds entries at the ends of journals, and returns the keys of the tasks for which this was
+/// possible. `first` is null if the journal is [known](super::ends::Ends) to end there. A task that
+/// is to be cancelled is left to [`REPLACE`], which tells so.
 ///
 /// The row lock of the task is the fence. A claim skips a task that is locked here. If a claim or
 /// [`FENCE`] has locked it first, this statement waits, and then compares the lease and `seq` with
 /// the committed values. Concurrent appends share the lock. If two insert the same position, the
 /// second one fails, for all of its writes.
 const APPEND: &str = concat!(
-    "WITH held AS MATERIALIZED (
-        SELECT w.number, w.key, w.lease, w.position, w.body, t.cancel
-        FROM unnest($1::int8[], $2::bytea[], $3::bytea[], $4::int4[], $5::int4[], $6::bytea[])
-                AS w(number, key, lease, first, position, body)
-            JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
-        WHERE t.seq < $7 AND ",
+    "INSERT INTO mrtr_entry (key, position, lease, seq, body)
+    SELECT w.key, w.position, w.lease, $6, w.body
+    FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[], $5::bytea[])
+            AS w(key, lease, first, position, body)
+        JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
+    WHERE t.seq < $6 AND NOT t.cancel AND ",
     exists!(),
     " AND (w.first IS NULL OR w.first = ",
     length!("w.first"),
-    ") FOR SHARE OF t
-    ), added AS (
-        INSERT INTO mrtr_entry (key, position, lease, seq, body)
-        SELECT key, position, lease, $7, body FROM held
-    )
-    SELECT number, cancel FROM held"
+    ")
+    FOR SHARE OF t
+    RETURNING key"
 );
 
 /// [`APPEND`] for one entry at the known end of a journal: without arrays, PostgreSQL prepares
 /// the execution in half of the time.
 const APPEND_ONE: &str = concat!(
-    "WITH held AS MATERIALIZED (
-        SELECT t.cancel FROM mrtr_task t
-        WHERE t.key = $1 AND t.lease = $2 AND t.seq < $3 AND ",
+    "INSERT INTO mrtr_entry (key, position, lease, seq, body)
+    SELECT $1, $4, $2, $3, $5 FROM mrtr_task t
+    WHERE t.key = $1 AND t.lease = $2 AND t.seq < $3 AND NOT t.cancel AND ",
     exists!(),
-    " FOR SHARE
-    ), added AS (
-        INSERT INTO mrtr_entry (key, position, lease, seq, body)
-        SELECT $1, $4, $2, $3, $5 FROM held
-    )
-    SELECT 1::int8, cancel FROM held"
+    "
+    FOR SHARE
+    RETURNING key"
 );
 
 /// Locks the tasks whose journals are about to be replaced, until the transaction ends. Waits for
@@ -114,7 +109,8 @@ pub(super) fn next_seq() -> i64 {
     SEQ.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Adds entries at the ends of journals: executes [`APPEND`].
+/// Adds entries at the ends of journals. Other writes, and those of tasks that are to be cancelled,
+/// count as lost.
 pub(super) async fn append(
     lent: &mut Lent<'_>,
     writes: &[Arc<TaskWrite>],
@@ -127,14 +123,16 @@ pub(super) async fn append(
         }
         rows => rows?,
     };
-    let verdicts = verdicts(writes, &rows);
-    for (write, verdict) in writes.iter().zip(&verdicts) {
-        if let (Verdict::Kept { .. }, Some(first)) = (verdict, position(write)) {
-            let length = i32::try_from(write.entries.len()).unwrap_or(i32::MAX);
-            lent.ends.set(write, first.saturating_add(length));
-        }
-    }
-    Ok(verdicts)
+    let kept: HashSet<&[u8]> = rows.iter().map(|row| row.get(0)).collect();
+    let verdict = |write: &Arc<TaskWrite>| {
+        let Some(first) = position(write).filter(|_| kept.contains(&write.key.0[..])) else {
+            return Verdict::Lost;
+        };
+        let length = i32::try_from(write.entries.len()).unwrap_or(i32::MAX);
+        lent.ends.set(write, first.saturating_add(length));
+        Verdict::Kept { cancel: false }
+    };
+    Ok(writes.iter().map(verdict).collect())
 }
 
 async fn add(lent: &mut Lent<'_>, writes: &[Arc<TaskWrite>], seq: i64) -> Result<Vec<Row>, Error> {
@@ -147,13 +145,12 @@ async fn add(lent: &mut Lent<'_>, writes: &[Arc<TaskWrite>], seq: i64) -> Result
         return lent.query(APPEND_ONE, params).await;
     }
     let statement = lent.prepare(APPEND).await?;
-    let (mut numbers, mut keys, mut leases) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut firsts, mut positions, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, write) in (1_i64..).zip(writes) {
+    let (mut keys, mut leases, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut positions, mut bodies) = (Vec::new(), Vec::new());
+    for write in writes {
         let Some(first) = position(write) else { continue };
         let checked = (!lent.ends.is_known(write, first)).then_some(first);
         for (position, entry) in (first..).zip(&write.entries) {
-            numbers.push(number);
             keys.push(&write.key.0[..]);
             leases.push(&write.lease.0[..]);
             firsts.push(checked);
@@ -161,7 +158,7 @@ async fn add(lent: &mut Lent<'_>, writes: &[Arc<TaskWrite>], seq: i64) -> Result
             bodies.push(entry.as_slice());
         }
     }
-    let params: &Params<'_> = &[&numbers, &keys, &leases, &firsts, &positions, &bodies, &seq];
+    let params: &Params<'_> = &[&keys, &leases, &firsts, &positions, &bodies, &seq];
     lent.client().query(&statement, params).await
 }
 
@@ -388,7 +385,7 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let lent = pool.get().await.unwrap();
-        let append = "int8[], bytea[], bytea[], int4[], int4[], bytea[], int8";
+        let append = "bytea[], bytea[], int4[], int4[], bytea[], int8";
         let replace = "bytea[], bytea[], int4[], int4[], int8, int8[], int4[], bytea[]";
         let fence = "bytea[], bytea[], int8";
         let one = "bytea, bytea, int8, int4, bytea";
