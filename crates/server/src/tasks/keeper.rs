@@ -1,12 +1,12 @@
 //! Claims due tasks and runs them.
 
 use std::future::{Future, poll_fn};
-use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::run::Run;
@@ -17,13 +17,35 @@ use crate::registry::Registry;
 /// The pause between two claims, unless the store announces a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two claims, unless there may be more due tasks. It doubles with each
-/// claim that finds none: most changes make no task due, and all replicas learn of them. But an
-/// answer does, and often comes shortly after its question.
-const MIN_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
+/// The shortest time between two claims, unless there may be more due tasks: see [`Pace`].
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+const MAX_MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Maximum number of tasks that are claimed at once.
 const MAX_CLAIM: usize = 32;
+
+/// The time at which the next claim may follow a change.
+///
+/// Most changes make no task due, and all replicas learn of them, so the pause doubles with each
+/// claim that finds none. But an answer does, and often comes shortly after its question.
+#[derive(Default)]
+struct Pace {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl Pace {
+    /// Counts a claim, and returns the earliest time of the next one.
+    fn next(&mut self, claimed_at: Instant, claimed: usize) -> Instant {
+        // Claims that follow each other as soon as they may are a little later than that.
+        let is_first =
+            self.last.is_none_or(|last| claimed_at.duration_since(last) > 2 * MAX_MIN_PAUSE);
+        self.last = Some(claimed_at);
+        let grows = claimed == 0 && !is_first;
+        self.pause = if grows { (2 * self.pause).min(MAX_MIN_PAUSE) } else { MIN_PAUSE };
+        claimed_at + self.pause
+    }
+}
 
 /// Runs due tasks until the server shuts down.
 pub(crate) fn run_tasks(registry: Arc<Registry>) -> BoxFuture<()> {
@@ -59,8 +81,7 @@ async fn announce_changes(service: &TaskService) {
 async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
     let mut changes = service.changes.subscribe();
     let hand_over = &registry.runtime.hand_over;
-    let mut min_pause = *MIN_PAUSES.start();
-    let mut last_claim = None;
+    let mut pace = Pace::default();
     loop {
         let mut permits = Vec::new();
         let free = async { permits = service.permits(MAX_CLAIM).await };
@@ -76,9 +97,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         };
         // Changes from here on may make a task due that this claim does not find.
         changes = changes.resubscribe();
-        let claimed_at = tokio::time::Instant::now();
-        let is_first =
-            last_claim.replace(claimed_at).is_none_or(|last| claimed_at - last > *MIN_PAUSES.end());
+        let claimed_at = Instant::now();
         let registry = registry.current();
         let claim = service.claim_of(Arc::clone(&registry.task_handlers), lease, limit);
         let claim = service.store.claim(claim);
@@ -94,10 +113,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             }
         };
         let claimed = held.len();
-        min_pause = match claimed {
-            0 if !is_first => *MIN_PAUSES.end().min(&(min_pause * 2)),
-            _ => *MIN_PAUSES.start(),
-        };
+        let next_at = pace.next(claimed_at, claimed);
         for (held, permit) in held.into_iter().zip(permits.drain(..)) {
             let tracked = registry.runtime.tasks.track();
             let registry = Arc::clone(&registry);
@@ -113,9 +129,31 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             // A lagged receiver has missed a change, and claims again without waiting for another.
             let change = async {
                 drop(changes.recv().await);
-                tokio::time::sleep_until(claimed_at + min_pause).await;
+                tokio::time::sleep_until(next_at).await;
             };
             either(hand_over.closing(), either(change, tokio::time::sleep(PAUSE))).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_that_find_nothing_become_rare() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut now, mut claims) = (start, 0);
+        while now - start < Duration::from_secs(1) {
+            // A timer is up to 1 ms late.
+            now = pace.next(now, 0) + Duration::from_millis(1);
+            claims += 1;
+        }
+        assert!(claims <= 52, "{claims} claims in a second");
+        // One that finds a task, and one after a pause, begin anew.
+        assert_eq!(pace.next(now, 1), now + MIN_PAUSE);
+        assert_eq!(pace.next(now, 0), now + 2 * MIN_PAUSE);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(pace.next(later, 0), later + MIN_PAUSE);
     }
 }
