@@ -62,7 +62,8 @@ use self::write::Writer;
 /// Commits are as durable as the server makes them. `fsync` and `full_page_writes` have to be on:
 /// [`connect`](Self::connect) checks them. Where `synchronous_commit` is off, the store turns it on
 /// for itself. After a failover to a standby that was behind, tasks and entries of journals are
-/// missing, so use synchronous standbys.
+/// missing, so use synchronous standbys. Stop all replicas before you restore the tables in place
+/// (`pg_restore --clean`): a connection relies on what it has committed.
 ///
 /// # Performance
 ///

@@ -357,6 +357,10 @@ impl Replay {
     /// Marks the decision under a key as used, which may happen any number of times. Returns false
     /// if there is none.
     pub(super) fn use_decision(&mut self, key: &str) -> bool {
+        // The index has no steps of this replay.
+        if self.new_keys.contains(key) {
+            return self.journal.entries.iter().any(|entry| *entry.key == *key);
+        }
         let Some(position) = self.find(key) else { return false };
         let Some(entry) = self.journal.entries.get_mut(position) else { return false };
         if !std::mem::replace(&mut entry.used, true) {

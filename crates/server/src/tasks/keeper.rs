@@ -27,23 +27,26 @@ const MAX_CLAIM: usize = 32;
 /// The time at which the next claim may follow a change.
 ///
 /// Most changes make no task due, and all replicas learn of them, so the pause doubles with each
-/// claim that finds none. But an answer does, and often comes shortly after its question.
+/// claim that finds none, and is halved by one that does. It begins short: an answer makes a task
+/// due, and often comes shortly after its question.
 #[derive(Default)]
 struct Pace {
-    last: Option<Instant>,
+    next: Option<Instant>,
     pause: Duration,
 }
 
 impl Pace {
     /// Counts a claim, and returns the earliest time of the next one.
-    fn next(&mut self, claimed_at: Instant, claimed: usize) -> Instant {
-        // Claims that follow each other as soon as they may are a little later than that.
-        let is_first =
-            self.last.is_none_or(|last| claimed_at.duration_since(last) > 2 * MAX_MIN_PAUSE);
-        self.last = Some(claimed_at);
-        let grows = claimed == 0 && !is_first;
-        self.pause = if grows { (2 * self.pause).min(MAX_MIN_PAUSE) } else { MIN_PAUSE };
-        claimed_at + self.pause
+    fn next(&mut self, (began, ended): (Instant, Instant), claimed: usize) -> Instant {
+        let is_first = self.next.is_none_or(|next| began.duration_since(next) > MAX_MIN_PAUSE);
+        self.pause = match claimed {
+            _ if is_first => MIN_PAUSE,
+            0 => (2 * self.pause).min(MAX_MIN_PAUSE),
+            _ => (self.pause / 2).max(MIN_PAUSE),
+        };
+        let next = ended + self.pause;
+        self.next = Some(next);
+        next
     }
 }
 
@@ -113,7 +116,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
             }
         };
         let claimed = held.len();
-        let next_at = pace.next(claimed_at, claimed);
+        let next_at = pace.next((claimed_at, Instant::now()), claimed);
         for (held, permit) in held.into_iter().zip(permits.drain(..)) {
             let tracked = registry.runtime.tasks.track();
             let registry = Arc::clone(&registry);
@@ -140,20 +143,33 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn claims_that_find_nothing_become_rare() {
+    /// Counts the claims of a second, of which every `nth` finds a task, and which take a while.
+    fn claims(nth: usize, while_: Duration) -> usize {
         let (mut pace, start) = (Pace::default(), Instant::now());
         let (mut now, mut claims) = (start, 0);
         while now - start < Duration::from_secs(1) {
-            // A timer is up to 1 ms late.
-            now = pace.next(now, 0) + Duration::from_millis(1);
             claims += 1;
+            // A timer is up to 1 ms late.
+            let found = usize::from(claims % nth == 0);
+            now = pace.next((now, now + while_), found) + Duration::from_millis(1);
         }
-        assert!(claims <= 52, "{claims} claims in a second");
-        // One that finds a task, and one after a pause, begin anew.
-        assert_eq!(pace.next(now, 1), now + MIN_PAUSE);
-        assert_eq!(pace.next(now, 0), now + 2 * MIN_PAUSE);
+        claims
+    }
+
+    #[test]
+    fn claims_that_find_little_become_rare() {
+        assert!(claims(usize::MAX, Duration::ZERO) <= 52);
+        assert!(claims(usize::MAX, Duration::from_millis(100)) <= 10);
+        assert!(claims(3, Duration::ZERO) <= 80);
+    }
+
+    #[test]
+    fn claim_after_a_pause_begins_anew() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        for n in 0..5 {
+            assert_eq!(pace.next((now, now), 0), now + MIN_PAUSE * 2_u32.pow(n));
+        }
         let later = now + Duration::from_secs(1);
-        assert_eq!(pace.next(later, 0), later + MIN_PAUSE);
+        assert_eq!(pace.next((later, later), 0), later + MIN_PAUSE);
     }
 }

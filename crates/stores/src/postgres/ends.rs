@@ -11,10 +11,11 @@ const MAX_ENDS: usize = 1_024;
 ///
 /// To look up where a journal ends takes a quarter of the time of the statement that adds entries.
 /// It is necessary because another server, or another copy of the database, may have a shorter
-/// journal. But a connection has the same server for all its life, and this server has all entries
-/// that were committed on the connection: PostgreSQL closes all connections before it recovers from
-/// a crash. Each statement checks in any case that the lease is current, and that the journal was
-/// not replaced since; and two entries cannot have the same position.
+/// journal. But a connection has the same server for all its life. This server has all entries that
+/// were committed on the connection, unless the tables are restored while replicas run: PostgreSQL
+/// closes all connections before it recovers from a crash. Each statement checks in any case that
+/// the lease is current, and that the journal was not replaced since; and two entries cannot have
+/// the same position.
 #[derive(Default)]
 pub(super) struct Ends(HashMap<TaskKey, (LeaseId, i32)>);
 

@@ -145,6 +145,9 @@ impl<J: Job> Runner<J> {
         };
         let is_alone = group.len() == 1;
         for mut waiting in group {
+            if waiting.reply.is_closed() {
+                continue;
+            }
             if is_alone || !is_refused(&error) {
                 waiting.reply(Err(TaskStoreError::Unavailable(error.to_string().into())));
                 continue;

@@ -114,12 +114,13 @@ pub(super) fn next_seq() -> i64 {
 pub(super) async fn append(
     lent: &mut Lent<'_>,
     writes: &[Arc<TaskWrite>],
+    seq: i64,
 ) -> Result<Vec<Verdict>, Error> {
-    let rows = match add(lent, writes, next_seq()).await {
+    let rows = match add(lent, writes, seq).await {
         // A statement of the same lease came before, from a connection that was given up.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
             lent.ends.clear();
-            add(lent, writes, next_seq()).await?
+            add(lent, writes, seq).await?
         }
         rows => rows?,
     };
@@ -356,7 +357,8 @@ mod tests {
             (0, 2, "late", Verdict::Lost, "a b c"),
             (0, 3, "d", KEPT, "a b c d"),
         ] {
-            let appended = append(&mut lents[n], &write(position, &[entry])).await.unwrap();
+            let write = write(position, &[entry]);
+            let appended = append(&mut lents[n], &write, next_seq()).await.unwrap();
             assert_eq!(appended, [verdict], "{entry}");
             assert_eq!(journal(lents[n].client()).await, expected, "after {entry}");
         }
@@ -364,7 +366,7 @@ mod tests {
         let delete = "DELETE FROM mrtr_entry WHERE position = 3";
         lents[1].client().batch_execute(delete).await.unwrap();
         for (n, verdict) in [(1, Verdict::Lost), (0, KEPT)] {
-            let appended = append(&mut lents[n], &write(4, &["e"])).await.unwrap();
+            let appended = append(&mut lents[n], &write(4, &["e"]), next_seq()).await.unwrap();
             assert_eq!(appended, [verdict], "connection {n}");
         }
     }

@@ -103,8 +103,10 @@ impl Writer {
 
 /// Writes entries, in one statement if all of them are added to journals.
 async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
+    // One number for all statements: a caller that has given up may have written since.
+    let seq = next_seq();
     let mut lent = pool.get().await?;
-    let mut verdicts = journal::append(&mut lent, writes).await.map_err(failed)?;
+    let mut verdicts = journal::append(&mut lent, writes, seq).await.map_err(failed)?;
     let is_other = |verdict: &Verdict| *verdict == Verdict::Lost;
     if verdicts.iter().any(is_other) {
         let others = writes.iter().zip(&verdicts).filter(|(_, verdict)| is_other(verdict));
@@ -113,7 +115,7 @@ async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, 
         let client = lent.client();
         let (begun, rows, committed) = tokio::join!(biased;
             client.batch_execute("BEGIN"),
-            replacing.execute(client, &others, next_seq()),
+            replacing.execute(client, &others, seq),
             client.batch_execute("COMMIT"),
         );
         let rows = begun.and(rows).and_then(|rows| committed.map(|()| rows)).map_err(failed)?;
@@ -132,11 +134,12 @@ async fn change(
     writes: &[Arc<TaskWrite>],
     announcer: &Announcer,
 ) -> Result<Vec<Verdict>, TaskStoreError> {
+    let seq = next_seq();
     let mut lent = pool.get().await?;
     let replacing = Replacing::prepare(&mut lent).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
         lent.client().batch_execute("BEGIN"),
-        replacing.execute(lent.client(), writes, next_seq()),
+        replacing.execute(lent.client(), writes, seq),
     );
     let rows = begun.and(rows).map_err(failed)?;
     let verdicts = journal::verdicts(writes, &rows);
@@ -238,5 +241,63 @@ impl<'a> Changes<'a> {
             &self.times,
             &self.statuses,
         ]
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use mrtr_server::tasks::LeaseId;
+    use mrtr_testkit::servers::Postgres;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+    use crate::postgres::connect::Connector;
+    use crate::postgres::schema;
+
+    fn write(key: u8, position: usize, entry: &str) -> Arc<TaskWrite> {
+        let (position, entries) = (Some(position), vec![entry.as_bytes().to_vec()]);
+        let write = TaskWrite::new(TaskKey([key; 32]), LeaseId([1; 16]));
+        Arc::new(TaskWrite { position, entries, ..write })
+    }
+
+    /// Two writes wait in one statement for the lock of the first one's task. The caller of the
+    /// second one gives up, and has written with another connection since.
+    #[tokio::test]
+    async fn postgres_keeps_what_was_written_since_a_write_was_given_up() {
+        let server = Postgres::start();
+        let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
+        schema::migrate(&pool).await.unwrap();
+        let locking = pool.get().await.unwrap();
+        let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
+                entries_at_claim, created, updated, retention, call, view)
+            VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
+        for key in [1_u8, 2] {
+            let params: &Params<'_> = &[&&[key; 32][..], &&[1_u8; 16][..]];
+            locking.client().execute(insert, params).await.unwrap();
+        }
+        locking.client().batch_execute("BEGIN").await.unwrap();
+        let lock = "SELECT FROM mrtr_task WHERE key = $1 FOR UPDATE";
+        locking.client().execute(lock, &[&&[1_u8; 32][..]]).await.unwrap();
+
+        let late = [write(1, 0, "x"), write(2, 0, "late")];
+        let late = append(&pool, &late);
+        let since = async {
+            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            // Not in the transaction, which sees the activity of its beginning.
+            let mut is_waiting = false;
+            while !is_waiting {
+                is_waiting = pool.query(waiting, &[]).await.unwrap()[0].get::<_, i64>(0) > 0;
+            }
+            for (position, entry) in [(0, "a"), (1, "b")] {
+                let written = append(&pool, &[write(2, position, entry)]).await.unwrap();
+                assert_eq!(written, [Verdict::Kept { cancel: false }]);
+            }
+            locking.client().batch_execute("COMMIT").await.unwrap();
+        };
+        tokio::join!(late, since).0.unwrap();
+        let select = "SELECT string_agg(encode(body, 'escape'), ' ' ORDER BY position)
+            FROM mrtr_entry WHERE key = $1";
+        let journal = locking.client().query_one(select, &[&&[2_u8; 32][..]]).await.unwrap();
+        assert_eq!(journal.get::<_, &str>(0), "a b");
     }
 }
