@@ -103,23 +103,24 @@ impl Run {
     /// Adds the changes of the journal to a write. Returns false if they cannot be sealed.
     fn add_unsaved(&self, unsaved: &Unsaved, write: &mut TaskWrite) -> bool {
         let before = self.holding.entries();
-        let mut view = self.view.clone();
-        view.entries = before;
+        let mut entries = before;
         if unsaved.is_journal_changed {
-            let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries) else {
+            let Some(sealed) = self.seal_entries(unsaved.position, &unsaved.entries) else {
                 return false;
             };
             // Also without entries: the last one may have been removed.
-            (write.position, write.entries) = (Some(unsaved.position), entries);
-            view.entries = before.min((unsaved.position + unsaved.entries.len()) as u64);
+            (write.position, write.entries) = (Some(unsaved.position), sealed);
+            entries = before.min((unsaved.position + unsaved.entries.len()) as u64);
         }
-        if view.entries == before && unsaved.message.is_none() {
+        if entries == before && unsaved.message.is_none() {
             return true;
         }
+        let mut view = self.view.clone();
+        view.entries = entries;
         if unsaved.message.is_some() {
             view.message.clone_from(&unsaved.message);
         }
-        self.holding.set_entries(view.entries);
+        self.holding.set_entries(entries);
         write.view = self.seal_view(&view);
         write.view.is_some()
     }

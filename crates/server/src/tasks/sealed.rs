@@ -86,7 +86,7 @@ impl TaskSeal<'_> {
 }
 
 fn target(part: Part<'_>, n: usize, count: usize) -> String {
-    let chunk = format!("{n} of {count}");
+    let chunk = format_args!("{n} of {count}");
     match part {
         Part::Call(tool) => format!("call {chunk} {tool}"),
         Part::View(_) => format!("view {chunk}"),
