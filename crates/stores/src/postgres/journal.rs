@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mrtr_server::tasks::{TaskWrite, Verdict};
+use mrtr_server::tasks::{TaskKey, TaskWrite, Verdict};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::ends::Ends;
 use super::pool::{Lent, Params};
 use super::rows::exists;
 
@@ -24,39 +25,49 @@ macro_rules! length {
     };
 }
 
-/// Adds entries at the ends of journals, and returns the keys of the tasks for which this was
-/// possible. `first` is null if the journal is [known](super::ends::Ends) to end there. A task that
-/// is to be cancelled is left to [`REPLACE`], which tells so.
+/// A statement that adds the entries `w` at the ends of journals, and returns the keys of those to
+/// which it has added entries. A task that is to be cancelled is left to [`REPLACE`], which tells
+/// so.
 ///
 /// The row lock of the task is the fence. A claim skips a task that is locked here. If a claim or
 /// [`FENCE`] has locked it first, this statement waits, and then compares the lease and `seq` with
-/// the committed values. Concurrent appends share the lock. If two insert the same position, the
+/// the committed values. Concurrent statements share the lock. If two insert the same position, the
 /// second one fails, for all of its writes.
-const APPEND: &str = concat!(
-    "INSERT INTO mrtr_entry (key, position, lease, seq, body)
-    SELECT w.key, w.position, w.lease, $6, w.body
-    FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[], $5::bytea[])
-            AS w(key, lease, first, position, body)
-        JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
-    WHERE t.seq < $6 AND NOT t.cancel AND ",
-    exists!(),
-    " AND (w.first IS NULL OR w.first = ",
-    length!("w.first"),
-    ")
-    FOR SHARE OF t
-    RETURNING key"
+macro_rules! append {
+    ($entries:literal, $condition:expr) => {
+        concat!(
+            "INSERT INTO mrtr_entry (key, position, lease, seq, body)
+            SELECT w.key, w.position, w.lease, $5, w.body FROM ",
+            $entries,
+            " JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
+            WHERE t.seq < $5 AND NOT t.cancel AND ",
+            exists!(),
+            $condition,
+            " FOR SHARE OF t RETURNING key"
+        )
+    };
+}
+
+/// Adds entries to journals that are [known](super::ends::Ends) to end there.
+const APPEND: &str = append!(
+    "unnest($1::bytea[], $2::bytea[], $3::int4[], $4::bytea[]) AS w(key, lease, position, body)",
+    ""
 );
 
-/// [`APPEND`] for one entry at the known end of a journal: without arrays, PostgreSQL prepares
-/// the execution in half of the time.
+/// [`APPEND`], which looks up where a journal ends unless `first` is null.
+const APPEND_CHECKED: &str = append!(
+    "unnest($1::bytea[], $2::bytea[], $3::int4[], $4::bytea[], $6::int4[])
+        AS w(key, lease, position, body, first)",
+    concat!(" AND (w.first IS NULL OR w.first = ", length!("w.first"), ")")
+);
+
+/// [`APPEND`] for one entry: without arrays, PostgreSQL prepares the execution in half of the time.
 const APPEND_ONE: &str = concat!(
     "INSERT INTO mrtr_entry (key, position, lease, seq, body)
-    SELECT $1, $4, $2, $3, $5 FROM mrtr_task t
-    WHERE t.key = $1 AND t.lease = $2 AND t.seq < $3 AND NOT t.cancel AND ",
+    SELECT $1, $3, $2, $5, $4 FROM mrtr_task t
+    WHERE t.key = $1 AND t.lease = $2 AND t.seq < $5 AND NOT t.cancel AND ",
     exists!(),
-    "
-    FOR SHARE
-    RETURNING key"
+    " FOR SHARE"
 );
 
 /// Locks the tasks whose journals are about to be replaced, until the transaction ends. Waits for
@@ -116,51 +127,61 @@ pub(super) async fn append(
     writes: &[Arc<TaskWrite>],
     seq: i64,
 ) -> Result<Vec<Verdict>, Error> {
-    let rows = match add(lent, writes, seq).await {
+    let kept = match add(lent, writes, seq).await {
         // A statement of the same lease came before, from a connection that was given up.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-            lent.ends.clear();
+            lent.use_ends(Ends::clear);
             add(lent, writes, seq).await?
         }
-        rows => rows?,
+        kept => kept?,
     };
-    let kept: HashSet<&[u8]> = rows.iter().map(|row| row.get(0)).collect();
-    let verdict = |write: &Arc<TaskWrite>| {
-        let Some(first) = position(write).filter(|_| kept.contains(&write.key.0[..])) else {
-            return Verdict::Lost;
-        };
-        let length = i32::try_from(write.entries.len()).unwrap_or(i32::MAX);
-        lent.ends.set(write, first.saturating_add(length));
-        Verdict::Kept { cancel: false }
-    };
-    Ok(writes.iter().map(verdict).collect())
+    let mut verdicts = vec![Verdict::Lost; writes.len()];
+    lent.use_ends(|ends| {
+        for (write, verdict) in writes.iter().zip(&mut verdicts) {
+            let Some(first) = position(write).filter(|_| kept.contains(&write.key)) else {
+                continue;
+            };
+            let length = i32::try_from(write.entries.len()).unwrap_or(i32::MAX);
+            ends.set(write, first.saturating_add(length));
+            *verdict = Verdict::Kept { cancel: false };
+        }
+    });
+    Ok(verdicts)
 }
 
-async fn add(lent: &mut Lent<'_>, writes: &[Arc<TaskWrite>], seq: i64) -> Result<Vec<Row>, Error> {
-    if let [write] = writes
-        && let [entry] = &*write.entries
-        && let Some(first) = position(write)
-        && lent.ends.is_known(write, first)
-    {
-        let params: &Params<'_> = &[&&write.key.0[..], &&write.lease.0[..], &seq, &first, entry];
-        return lent.query(APPEND_ONE, params).await;
-    }
-    let statement = lent.prepare(APPEND).await?;
-    let (mut keys, mut leases, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut positions, mut bodies) = (Vec::new(), Vec::new());
-    for write in writes {
-        let Some(first) = position(write) else { continue };
-        let checked = (!lent.ends.is_known(write, first)).then_some(first);
-        for (position, entry) in (first..).zip(&write.entries) {
-            keys.push(&write.key.0[..]);
-            leases.push(&write.lease.0[..]);
-            firsts.push(checked);
-            positions.push(position);
-            bodies.push(entry.as_slice());
+/// Returns the keys of the journals to which entries were added.
+async fn add(
+    lent: &mut Lent<'_>,
+    writes: &[Arc<TaskWrite>],
+    seq: i64,
+) -> Result<HashSet<TaskKey>, Error> {
+    let (mut keys, mut leases) = (Vec::new(), Vec::new());
+    let (mut positions, mut bodies, mut checked) = (Vec::new(), Vec::new(), Vec::new());
+    lent.use_ends(|ends| {
+        for write in writes {
+            let Some(first) = position(write) else { continue };
+            let looked_up = (!ends.is_known(write, first)).then_some(first);
+            for (position, entry) in (first..).zip(&write.entries) {
+                keys.push(&write.key.0[..]);
+                leases.push(&write.lease.0[..]);
+                positions.push(position);
+                bodies.push(entry.as_slice());
+                checked.push(looked_up);
+            }
         }
-    }
-    let params: &Params<'_> = &[&keys, &leases, &firsts, &positions, &bodies, &seq];
-    lent.client().query(&statement, params).await
+    });
+    let rows = if checked.iter().any(Option::is_some) {
+        let params: &Params<'_> = &[&keys, &leases, &positions, &bodies, &seq, &checked];
+        lent.query(APPEND_CHECKED, params).await?
+    } else if let ([write], [position], [body]) = (writes, &*positions, &*bodies) {
+        let params: &Params<'_> = &[&&write.key.0[..], &&write.lease.0[..], position, body, &seq];
+        let is_added = lent.execute(APPEND_ONE, params).await? == 1;
+        return Ok(is_added.then_some(write.key).into_iter().collect());
+    } else {
+        lent.query(APPEND, &[&keys, &leases, &positions, &bodies, &seq]).await?
+    };
+    let key = |row: &Row| row.get::<_, &[u8]>(0).try_into().ok().map(TaskKey);
+    Ok(rows.iter().filter_map(key).collect())
 }
 
 /// Returns the verdicts on writes, of the rows of those that were performed.
@@ -234,7 +255,7 @@ impl Replacing {
 #[cfg(all(test, unix))]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use mrtr_server::tasks::{LeaseId, TaskKey};
+    use mrtr_server::tasks::LeaseId;
     use mrtr_testkit::servers::Postgres;
     use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -341,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn postgres_looks_up_the_end_of_a_journal_once_per_connection() {
+    async fn postgres_looks_up_the_end_of_a_journal_once_per_server() {
         const KEPT: Verdict = Verdict::Kept { cancel: false };
         let server = Postgres::start();
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
@@ -353,7 +374,6 @@ mod tests {
             (0, 1, "b", KEPT, "a b"),
             (1, 3, "gap", Verdict::Lost, "a b"),
             (1, 2, "c", KEPT, "a b c"),
-            // It believes that the journal ends here.
             (0, 2, "late", Verdict::Lost, "a b c"),
             (0, 3, "d", KEPT, "a b c d"),
         ] {
@@ -362,13 +382,20 @@ mod tests {
             assert_eq!(appended, [verdict], "{entry}");
             assert_eq!(journal(lents[n].client()).await, expected, "after {entry}");
         }
-        // This never happens while connections live. It shows which ones look.
-        let delete = "DELETE FROM mrtr_entry WHERE position = 3";
-        lents[1].client().batch_execute(delete).await.unwrap();
-        for (n, verdict) in [(1, Verdict::Lost), (0, KEPT)] {
-            let appended = append(&mut lents[n], &write(4, &["e"]), next_seq()).await.unwrap();
-            assert_eq!(appended, [verdict], "connection {n}");
+        // A server does not lose entries. This shows who looks.
+        let mut position = 3;
+        let mut appends = async |lent: &mut Lent<'_>| {
+            let delete = format!("DELETE FROM mrtr_entry WHERE position = {position}");
+            lent.client().batch_execute(&delete).await.unwrap();
+            position += 1;
+            append(lent, &write(position, &["x"]), next_seq()).await.unwrap() == [KEPT]
+        };
+        for lent in &mut lents {
+            assert!(appends(lent).await);
         }
+        let [mut lent, given_up] = lents;
+        drop(given_up);
+        assert!(!appends(&mut lent).await, "after the loss of a connection");
     }
 
     /// Returns once a statement waits for a lock.
@@ -387,13 +414,18 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let lent = pool.get().await.unwrap();
-        let append = "bytea[], bytea[], int4[], int4[], bytea[], int8";
+        let append = "bytea[], bytea[], int4[], bytea[], int8";
+        let checked = "bytea[], bytea[], int4[], bytea[], int8, int4[]";
         let replace = "bytea[], bytea[], int4[], int4[], int8, int8[], int4[], bytea[]";
         let fence = "bytea[], bytea[], int8";
-        let one = "bytea, bytea, int8, int4, bytea";
-        for (sql, types) in
-            [(APPEND, append), (APPEND_ONE, one), (FENCE, fence), (REPLACE, replace)]
-        {
+        let one = "bytea, bytea, int4, bytea, int8";
+        for (sql, types) in [
+            (APPEND, append),
+            (APPEND_CHECKED, checked),
+            (APPEND_ONE, one),
+            (FENCE, fence),
+            (REPLACE, replace),
+        ] {
             let prepare = format!("DEALLOCATE ALL; PREPARE write ({types}) AS {sql}");
             lent.client().batch_execute(&prepare).await.unwrap();
             let value = |of: &str| match of {

@@ -1,7 +1,7 @@
 //! The connections of a store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_server::tasks::TaskStoreError;
@@ -32,6 +32,7 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Session>>,
     permits: Arc<Semaphore>,
     ending: Arc<Semaphore>,
+    ends: Arc<Mutex<Ends>>,
 }
 
 /// A connection with its prepared statements.
@@ -39,7 +40,8 @@ struct Session {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
-    ends: Ends,
+    /// The time at which the server was started.
+    server: Arc<str>,
 }
 
 /// A session in use. If it is dropped, its connection ends, and with it an open transaction.
@@ -47,7 +49,7 @@ pub(super) struct Lent<'a> {
     pool: &'a Pool,
     client: Client,
     statements: HashMap<&'static str, Statement>,
-    pub(super) ends: Ends,
+    server: Arc<str>,
     // Dropped after the client.
     end: End,
 }
@@ -57,12 +59,13 @@ struct End {
     driver: Option<JoinHandle<()>>,
     permit: Option<OwnedSemaphorePermit>,
     ending: Arc<Semaphore>,
+    ends: Arc<Mutex<Ends>>,
 }
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
         let [permits, ending] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
-        Self { connector, idle: Mutex::default(), permits, ending }
+        Self { connector, idle: Mutex::default(), permits, ending, ends: Arc::default() }
     }
 
     /// Takes a connection.
@@ -71,20 +74,28 @@ impl Pool {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
         let session = match self.idle() {
             Some(session) => session,
-            None => {
-                let (client, driver) = self.connector.open(None).await?;
-                Session { client, driver, statements: HashMap::new(), ends: Ends::default() }
-            }
+            None => self.open().await?,
         };
-        let Session { client, driver, statements, ends } = session;
-        let ending = Arc::clone(&self.ending);
-        let end = End { driver: Some(driver), permit: Some(permit), ending };
-        Ok(Lent { pool: self, client, statements, ends, end })
+        let Session { client, driver, statements, server } = session;
+        let (ending, ends) = (Arc::clone(&self.ending), Arc::clone(&self.ends));
+        let end = End { driver: Some(driver), permit: Some(permit), ending, ends };
+        Ok(Lent { pool: self, client, statements, server, end })
+    }
+
+    async fn open(&self) -> Result<Session, TaskStoreError> {
+        let (client, driver) = self.connector.open(None).await?;
+        let start = "SELECT pg_postmaster_start_time()::text";
+        let server = client.query_one(start, &[]).await.map_err(failed)?.get::<_, &str>(0).into();
+        Ok(Session { client, driver, statements: HashMap::new(), server })
     }
 
     fn idle(&self) -> Option<Session> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
+        let before = idle.len();
         idle.retain(|session| !session.client.is_closed());
+        if idle.len() < before {
+            lock(&self.ends).clear();
+        }
         idle.pop()
     }
 
@@ -106,6 +117,11 @@ impl Lent<'_> {
         &self.client
     }
 
+    /// Calls `f` with what is known of the journals at the server of this connection.
+    pub(super) fn use_ends(&self, f: impl FnOnce(&mut Ends)) {
+        f(lock(&self.pool.ends).of(&self.server));
+    }
+
     /// Prepares a statement, once per connection.
     pub(super) async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Error> {
         if let Some(statement) = self.statements.get(sql) {
@@ -125,21 +141,31 @@ impl Lent<'_> {
         self.client.query(&statement, params).await
     }
 
+    /// Returns the number of rows that were changed.
+    pub(super) async fn execute(
+        &mut self,
+        sql: &'static str,
+        params: &Params<'_>,
+    ) -> Result<u64, Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.execute(&statement, params).await
+    }
+
     /// Returns the connection, between transactions.
     pub(super) fn give_back(self) {
-        let Self { pool, client, statements, ends, mut end } = self;
+        let Self { pool, client, statements, server, mut end } = self;
         if let Some(driver) = end.driver.take() {
-            let mut idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.push(Session { client, driver, statements, ends });
+            lock(&pool.idle).push(Session { client, driver, statements, server });
         }
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        let (Some(mut driver), Ok(runtime)) = (self.driver.take(), Handle::try_current()) else {
-            return;
-        };
+        let Some(mut driver) = self.driver.take() else { return };
+        // Perhaps the server was reset to an earlier state.
+        lock(&self.ends).clear();
+        let Ok(runtime) = Handle::try_current() else { return };
         let ending = Arc::clone(&self.ending).try_acquire_owned();
         // Without a place among those that end, it counts as one in use.
         let permit = ending.ok().or(self.permit.take());
@@ -149,5 +175,28 @@ impl Drop for End {
             }
             drop(permit);
         });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use mrtr_testkit::servers::Postgres;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres_servers_are_told_apart_by_their_start() {
+        let mut server = Postgres::start();
+        let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
+        let [one, same] = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+        assert_eq!(one.server, same.server);
+        server.stop();
+        server.restart();
+        assert_ne!(pool.get().await.unwrap().server, one.server);
     }
 }
