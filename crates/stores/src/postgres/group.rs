@@ -39,7 +39,10 @@ struct Inner<J: Job> {
 
 struct Queue<J: Job> {
     waiting: VecDeque<Waiting<J>>,
+    /// The number of runners.
     running: usize,
+    /// The number of those that are about to take the next job.
+    ready: usize,
 }
 
 struct Waiting<J: Job> {
@@ -52,7 +55,7 @@ impl<J: Job> Group<J> {
         max_running: usize,
         execute: impl Fn(Vec<J>) -> Running<J::Output> + Send + Sync + 'static,
     ) -> Self {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), running: 0 });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), running: 0, ready: 0 });
         Self(Arc::new(Inner { queue, max_running, execute: Box::new(execute) }))
     }
 
@@ -70,9 +73,10 @@ impl<J: Job> Inner<J> {
     fn start(self: &Arc<Self>, waiting: Waiting<J>) {
         let mut queue = self.lock();
         queue.waiting.push_back(waiting);
-        if queue.running < self.max_running {
+        if queue.ready == 0 && queue.running < self.max_running {
             queue.running += 1;
-            tokio::spawn(run(Runner { inner: Arc::clone(self), is_counted: true }));
+            let inner = Arc::clone(self);
+            tokio::spawn(run(Runner { inner, is_counted: true, is_ready: false }));
         }
     }
 
@@ -115,6 +119,7 @@ impl<J: Job> Queue<J> {
 struct Runner<J: Job> {
     inner: Arc<Inner<J>>,
     is_counted: bool,
+    is_ready: bool,
 }
 
 impl<J: Job> Runner<J> {
@@ -122,6 +127,7 @@ impl<J: Job> Runner<J> {
     fn next(&mut self) -> Option<Vec<Waiting<J>>> {
         let mut queue = self.inner.lock();
         let group = queue.take();
+        queue.ready -= usize::from(std::mem::take(&mut self.is_ready));
         if group.is_empty() {
             // Under the same lock: a job that comes later needs another runner.
             queue.running -= 1;
@@ -129,6 +135,11 @@ impl<J: Job> Runner<J> {
             return None;
         }
         Some(group)
+    }
+
+    /// Tells that this runner takes the next job.
+    fn get_ready(&mut self) {
+        self.inner.lock().ready += usize::from(!std::mem::replace(&mut self.is_ready, true));
     }
 
     /// Executes a group, and each job alone if the database refuses the group.
@@ -185,9 +196,9 @@ impl<J: Job> Runner<J> {
 
 impl<J: Job> Drop for Runner<J> {
     fn drop(&mut self) {
-        if self.is_counted {
-            self.inner.lock().running -= 1;
-        }
+        let mut queue = self.inner.lock();
+        queue.running -= usize::from(self.is_counted);
+        queue.ready -= usize::from(self.is_ready);
     }
 }
 
@@ -200,12 +211,34 @@ impl<J: Job> Waiting<J> {
 
 /// Executes groups until the queue is empty.
 async fn run<J: Job>(mut runner: Runner<J>) {
+    let mut was_alone = false;
     loop {
-        // Tasks that were woken together add their jobs together.
-        tokio::task::yield_now().await;
+        if was_alone {
+            // Probably the same task adds the next job.
+            runner.get_ready();
+            let_others_run().await;
+        } else {
+            // Tasks that were woken together add their jobs together, some of them after a while.
+            tokio::task::yield_now().await;
+        }
         let Some(group) = runner.next() else { return };
+        was_alone = group.len() == 1;
         runner.execute(group).await;
     }
+}
+
+/// Lets the tasks run that were woken before. Unlike [`tokio::task::yield_now`], this does not look
+/// for events, which takes a system call.
+async fn let_others_run() {
+    let mut have_run = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut have_run, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Returns true if the database has rejected a statement.
