@@ -55,7 +55,7 @@ const GATEWAY_BREAKS: &[Break] = &[
 ///
 /// Two replicas that run one task overwrite each other's entries. With `lease`, the handler then no
 /// longer reaches what the journal has, which breaks the outcome. With `fence`, a late writer may
-/// remove the entry of a step, which then runs again.
+/// overwrite the entry of another step, which then runs again.
 const TASK_BREAKS: &[Break] = &[
     fault("lease", How::Patch, &["runs", "outcome"]),
     Break { consequence: Some("runs"), ..fault("fence", How::Patch, &["journal"]) },
