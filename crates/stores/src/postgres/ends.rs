@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mrtr_server::tasks::{LeaseId, TaskKey, TaskWrite};
 
 /// Maximum number of journals whose end is remembered.
-const MAX_ENDS: usize = 1_024;
+const MAX_ENDS: usize = 4_096;
 
 /// Where the journals end that a store has added entries to, with the lease of the writer.
 ///
@@ -38,7 +38,7 @@ impl Ends {
     }
 
     pub(super) fn set(&mut self, write: &TaskWrite, end: i32) {
-        if self.known.len() >= MAX_ENDS {
+        if self.known.len() >= MAX_ENDS && !self.known.contains_key(&write.key) {
             // Most of them may be of tasks that have ended.
             self.known.clear();
         }

@@ -73,7 +73,8 @@ impl<J: Job> Inner<J> {
     fn start(self: &Arc<Self>, waiting: Waiting<J>) {
         let mut queue = self.lock();
         queue.waiting.push_back(waiting);
-        if queue.ready == 0 && queue.running < self.max_running {
+        let is_taken = queue.ready > 0 && queue.waiting.len() == 1;
+        if !is_taken && queue.running < self.max_running {
             queue.running += 1;
             let inner = Arc::clone(self);
             tokio::spawn(run(Runner { inner, is_counted: true, is_ready: false }));
@@ -246,4 +247,56 @@ fn is_refused(error: &TaskStoreError) -> bool {
     let TaskStoreError::Unavailable(source) = error else { return false };
     let error = source.downcast_ref::<tokio_postgres::Error>();
     error.is_some_and(|error| error.as_db_error().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct Large {
+        task: u8,
+        hangs: bool,
+    }
+
+    impl Job for Large {
+        type Output = u8;
+
+        fn key(&self) -> TaskKey {
+            TaskKey([self.task; 32])
+        }
+
+        fn size(&self) -> usize {
+            MAX_BYTES
+        }
+    }
+
+    /// The runner of the first job takes the second one, and not the third one with it.
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_hangs_does_not_keep_the_next_one_waiting() {
+        let group = Group::new(2, |jobs: Vec<Large>| {
+            Box::pin(async move {
+                if jobs.iter().any(|job| job.hangs) {
+                    pending::<()>().await;
+                }
+                Ok(jobs.iter().map(|job| job.task).collect())
+            })
+        });
+        // A task of the runtime, so that it runs before the runner takes the next group.
+        let third = tokio::spawn(async move {
+            let add = async |task, hangs| group.add(Large { task, hangs }).await.ok();
+            assert_eq!(add(1, false).await, Some(1));
+            tokio::select! {
+                biased;
+                _ = add(2, true) => None,
+                third = add(3, false) => third,
+            }
+        });
+        assert_eq!(timeout(Duration::from_mins(1), third).await.unwrap().unwrap(), Some(3));
+    }
 }

@@ -86,6 +86,8 @@ impl Pool {
         let (client, driver) = self.connector.open(None).await?;
         let start = "SELECT pg_postmaster_start_time()::text";
         let server = client.query_one(start, &[]).await.map_err(failed)?.get::<_, &str>(0).into();
+        // Perhaps the server was reset to an earlier state, and the others hang.
+        lock(&self.ends).clear();
         Ok(Session { client, driver, statements: HashMap::new(), server })
     }
 
