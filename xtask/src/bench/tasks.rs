@@ -40,7 +40,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         sheet: Sheet::new(&["what", "at the same time", "metric", "median", "lowest", "highest"]),
         targets: Vec::new(),
     };
-    for name in ["steps", "replicas", "answers", "one", "many"] {
+    for name in ["steps", "killed", "drained", "answers", "one", "many"] {
         programs
             .tasks("create", &[("database", &programs.database("postgres")), ("name", name)])?;
     }
@@ -243,16 +243,23 @@ fn steps(programs: &Programs, extent: &Extent, figures: &mut Figures) -> Result 
 
 /// Replicas that are killed or shut down while they run a task.
 fn recovery(programs: &Programs, figures: &mut Figures) -> Result {
-    let (database, lease) = (programs.database("replicas"), LEASE.to_string());
-    for (signal, repetitions, what, wanted) in [
-        ("-KILL", "5", "from SIGKILL until the next step elsewhere, lease of 10 s", LEASE + 1.5),
-        ("-TERM", "20", "from SIGTERM until the next step elsewhere", 0.1),
+    let lease = LEASE.to_string();
+    // In databases of their own: a task that is left goes on at any replica.
+    for (name, signal, repetitions, what, wanted) in [
+        (
+            "killed",
+            "-KILL",
+            "5",
+            "from SIGKILL until the next step elsewhere, lease of 10 s",
+            LEASE + 1.5,
+        ),
+        ("drained", "-TERM", "20", "from SIGTERM until the next step elsewhere", 0.1),
     ] {
         show(&format!("  {what}: "))?;
         let sample = programs.tasks(
             "recovery",
             &[
-                ("database", &database),
+                ("database", &programs.database(name)),
                 ("lease", &lease),
                 ("signal", signal),
                 ("repetitions", repetitions),
