@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
 use tokio::sync::oneshot;
+
+use super::pool::lock;
 
 /// Maximum number of jobs in a group, and of their bytes. A group has at least one job.
 const MAX_JOBS: usize = 128;
@@ -71,7 +73,7 @@ impl<J: Job> Group<J> {
 
 impl<J: Job> Inner<J> {
     fn start(self: &Arc<Self>, waiting: Waiting<J>) {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         queue.waiting.push_back(waiting);
         let is_taken = queue.ready > 0 && queue.waiting.len() == 1;
         if !is_taken && queue.running < self.max_running {
@@ -79,10 +81,6 @@ impl<J: Job> Inner<J> {
             let inner = Arc::clone(self);
             tokio::spawn(run(Runner { inner, is_counted: true, is_ready: false }));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue<J>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +124,7 @@ struct Runner<J: Job> {
 impl<J: Job> Runner<J> {
     /// Takes the next group, or stops counting.
     fn next(&mut self) -> Option<Vec<Waiting<J>>> {
-        let mut queue = self.inner.lock();
+        let mut queue = lock(&self.inner.queue);
         let group = queue.take();
         queue.ready -= usize::from(std::mem::take(&mut self.is_ready));
         if group.is_empty() {
@@ -140,7 +138,8 @@ impl<J: Job> Runner<J> {
 
     /// Tells that this runner takes the next job.
     fn get_ready(&mut self) {
-        self.inner.lock().ready += usize::from(!std::mem::replace(&mut self.is_ready, true));
+        self.is_ready = true;
+        lock(&self.inner.queue).ready += 1;
     }
 
     /// Executes a group, and each job alone if the database refuses the group.
@@ -197,7 +196,7 @@ impl<J: Job> Runner<J> {
 
 impl<J: Job> Drop for Runner<J> {
     fn drop(&mut self) {
-        let mut queue = self.inner.lock();
+        let mut queue = lock(&self.inner.queue);
         queue.running -= usize::from(self.is_counted);
         queue.ready -= usize::from(self.is_ready);
     }

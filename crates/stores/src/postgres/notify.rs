@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tokio_postgres::Client;
 
 use super::connect::{Connector, OnNotice, failed};
+use super::pool::lock;
 use crate::changes::Changes;
 
 /// The time for which changes gather before they are announced.
@@ -107,7 +108,7 @@ impl Drop for Notifier {
 impl Shared {
     fn announce(&self, key: TaskKey) {
         self.changes.add(key);
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.gathered);
         if gathered.len() < MAX_GATHERED {
             gathered.insert(key);
         }
@@ -116,7 +117,7 @@ impl Shared {
     }
 
     fn take(&self) -> Vec<TaskKey> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.gathered);
         gathered.drain().collect()
     }
 

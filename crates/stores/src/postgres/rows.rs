@@ -14,8 +14,8 @@ macro_rules! now {
 }
 pub(super) use now;
 
-/// The condition that a task has not expired. Without a subquery, which takes longer to prepare
-/// than this to compute for the tasks of a statement.
+/// The condition that a task has not expired. It is computed for each row: a statement has few, and
+/// a subquery takes long to prepare.
 macro_rules! exists {
     () => {
         "(t.expires IS NULL OR t.expires > date_part('epoch', now()) * 1000)"

@@ -1,7 +1,7 @@
 //! Deletes tasks that have expired.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 
 use super::connect::failed;
-use super::pool::Pool;
+use super::pool::{Pool, lock};
 use super::rows::{DELETE_ANSWERS, DELETE_ENTRIES, now};
 
 /// The shortest time between the beginnings of two sweeps of one replica.
@@ -43,7 +43,7 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     pub(super) fn begin(&self, pool: &Arc<Pool>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if last.is_some_and(|last| last.elapsed() < INTERVAL)
             || self.is_running.swap(true, Ordering::AcqRel)
         {
