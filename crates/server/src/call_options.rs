@@ -87,6 +87,11 @@ impl CallOptions {
         self.state.missing(&of_groups.chain([of_server]))
     }
 
+    /// Returns true if there are rules about who can see the feature.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.visibility.is_empty()
+    }
+
     /// Returns true if the caller can see the feature.
     pub(crate) fn is_visible_to(&self, caller: &RequestParts) -> bool {
         self.visibility.iter().all(|rule| rule.allows(caller))

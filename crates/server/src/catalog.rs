@@ -24,7 +24,7 @@ pub(crate) trait CatalogEntry {
     fn options(&self) -> &CallOptions;
     /// Returns true if it has a rule about who can see it.
     fn has_rules(&self) -> bool {
-        !self.options().visibility.is_empty()
+        self.options().has_rules()
     }
     /// Serializes the entry for a list.
     fn to_json(&self) -> RawJson;

@@ -302,14 +302,24 @@ impl Registry {
 
     /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
     pub(crate) fn hides_uri(&self, uri: &str, caller: &RequestParts) -> bool {
+        self.is_uri_hidden(uri, |options| !options.is_visible_to(caller))
+    }
+
+    /// Returns true if the resource or template with these options, which serves a URI, is not for
+    /// all callers.
+    pub(crate) fn is_restricted(&self, uri: &str, options: &CallOptions) -> bool {
+        !options.scopes.is_empty() || self.is_uri_hidden(uri, CallOptions::has_rules)
+    }
+
+    /// Returns true if a URI belongs to a resource or a template whose options `is_hidden` selects.
+    fn is_uri_hidden(&self, uri: &str, is_hidden: impl Fn(&CallOptions) -> bool) -> bool {
         if self.uri_guards.are_empty() {
             return false;
         }
         match self.resource(uri) {
-            Some(resource) => !resource.options.is_visible_to(caller),
+            Some(resource) => is_hidden(&resource.options),
             None => self.matching_template(uri).is_some_and(|served| {
-                !served.1.options.is_visible_to(caller)
-                    || self.uri_guards.hides(uri, served, caller)
+                is_hidden(&served.1.options) || self.uri_guards.hides(uri, served, is_hidden)
             }),
         }
     }

@@ -48,7 +48,8 @@ macro_rules! call_setters {
             ///
             /// A request without it gets 403 before the handler runs, with a challenge that names
             /// all scopes that the call needs. Scopes that only some calls need are for
-            /// [`Context::require_scope`](crate::Context::require_scope).
+            /// [`Context::require_scope`](crate::Context::require_scope). The contents of a resource
+            /// that declares a scope are `private` to their caller (specification: caching).
             ///
             /// The layer that checks tokens attaches the scopes
             /// ([`GrantedScopes`](mrtr_transport::GrantedScopes)). An HTTP request without them has
@@ -81,8 +82,9 @@ macro_rules! call_setters {
             /// A URI belongs to the resource that has it, or to the first template that matches
             /// it, even if that is disabled. So do URIs of a broader template that its handler
             /// may take for the same: in another percent-encoding or letter case, or with other
-            /// slashes, parameters or a fragment. Add hidden templates before broader ones. A
-            /// handler that fetches what its caller names should check that, too.
+            /// slashes, parameters or a fragment. Other Unicode normalization forms are not
+            /// compared. Add hidden templates before broader ones. A handler that fetches what its
+            /// caller names should check that, too.
             ///
             /// Callers can notice that something is hidden, but not what: a list is `private`, and
             /// `list_changed` is sent to all subscribers. To list a feature, and tell clients what

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::call_options::CallOptions;
 use crate::catalog::{Catalog, CatalogEntry, Entry};
 use crate::features::ParsedTemplate;
-use crate::request_parts::RequestParts;
 use crate::resource::Resource;
 use crate::template::Template;
 use crate::uri_spelling::{Spellings, folded, normalized};
@@ -113,14 +112,19 @@ impl UriGuards {
     }
 
     /// Returns true if a URI, which `served` matches, belongs to a resource or a template that is
-    /// hidden from the caller.
+    /// hidden according to its options.
     ///
     /// The first enabled one that matches decides, and any disabled one in front of it. Templates
     /// decode values, and handlers may use them as paths or URLs, in which several spellings mean
     /// the same. So all of these are compared. The text of `served` itself was chosen by the
     /// author, and means what it says.
-    pub(crate) fn hides(&self, uri: &str, served: &ParsedTemplate, caller: &RequestParts) -> bool {
-        let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
+    pub(crate) fn hides(
+        &self,
+        uri: &str,
+        served: &ParsedTemplate,
+        is_hidden: impl Fn(&CallOptions) -> bool,
+    ) -> bool {
+        let is_hidden = &is_hidden;
         let resource = self.resources.get(uri).map_or(&[][..], std::slice::from_ref);
         let is_match = |template: &GuardedTemplate| template.guard.item.0.matches(uri).is_some();
         if self.hides_first(resource, is_hidden, is_match) {

@@ -69,10 +69,12 @@ pub(crate) fn normalized(uri: &str) -> String {
     with_single_slashes(&percent_decode_lossy(uri))
 }
 
-/// Returns a normalized URI, or a part of one, in lower case and without tabs and line breaks:
+/// Returns a normalized URI, or a part of one, in one letter case and without tabs and line breaks:
 /// hosts and some file systems ignore the case, and parsers of URLs remove the others.
 pub(crate) fn folded(normalized: &str) -> String {
-    normalized.replace(['\t', '\r', '\n'], "").to_ascii_lowercase()
+    let chars = normalized.chars().filter(|char| !"\t\r\n".contains(*char));
+    // Some letters have the same upper case, but another lower case.
+    chars.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
 /// Replaces several slashes by one, except after the scheme.

@@ -132,6 +132,10 @@ impl Registry {
                 |outcome| match outcome {
                     Ok(result) => {
                         let mut result = complete_contents(*result, &call.uri, info, retried);
+                        let is_public = result.cache_scope == CacheScope::Public;
+                        if is_public && self.is_restricted(&call.uri, info.options) {
+                            result.cache_scope = CacheScope::Private;
+                        }
                         let fits = result.contents.iter().try_for_each(ResourceContents::validate);
                         fits.map_err(|why| invalid_output(&call.uri, &why.to_string()))?;
                         let meta = result.meta.take();
@@ -172,9 +176,6 @@ fn complete_contents(
         set_cache(&mut result, CacheControl::default());
     } else if result.ttl_ms == 0 {
         set_cache(&mut result, info.cache);
-    }
-    if !info.options.visibility.is_empty() {
-        result.cache_scope = CacheScope::Private;
     }
     result
 }

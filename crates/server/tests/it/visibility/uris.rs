@@ -1,7 +1,10 @@
 //! URIs of hidden resources and templates, and of the visible ones beside them.
 
+use std::time::Duration;
+
 use mrtr_server::{
-    ChangeNotifier, Context, RequestParts, Resource, ResourceTemplate, Server, ServerBuilder,
+    CacheControl, ChangeNotifier, Context, RequestParts, Resource, ResourceTemplate, Server,
+    ServerBuilder,
 };
 use mrtr_testkit::TestClock;
 use serde_json::{Value, json};
@@ -92,6 +95,9 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         ("doc://secret/{id}/", "doc://secret/4"),
         ("doc://secret/{id}", "doc://sec%09ret/4%0A"),
         ("doc://secret/{id}", "doc://SECRET/4"),
+        ("doc://z%C3%BCrich/{id}", "doc://Z%C3%9CRICH/4"),
+        ("doc://stra%C3%9Fe/{id}", "doc://STRASSE/4"),
+        ("doc://ς/{id}", "doc://%CE%A3/4"),
         ("doc://secret/team/{+id}", "doc://secret/team//x://y"),
         ("doc://secret/", "doc://secret"),
     ] {
@@ -104,6 +110,20 @@ async fn query_or_slash_does_not_uncover_a_hidden_uri() {
         let error = &read(&[]).await["error"]["message"];
         assert_eq!(error, "Resource not found", "{hidden} {uri}");
         assert!(read(&["admin"]).await["contents"].is_array(), "{hidden} {uri}");
+    }
+}
+
+/// A shared cache must not give it to others.
+#[tokio::test]
+async fn other_spelling_of_a_hidden_uri_is_private() {
+    let public = CacheControl::public(Duration::from_secs(2));
+    let server = hiding("doc://secret/{id}")
+        .resource_template(ResourceTemplate::new("doc://{+id}", "broad", page).cache(public))
+        .build()
+        .unwrap();
+    for (uri, scope) in [("doc://secret//4", "private"), ("doc://open/4", "public")] {
+        let read = send(&server, &["admin"], "resources/read", json!({ "uri": uri })).await;
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(2_000), &json!(scope)), "{uri}");
     }
 }
 
