@@ -1,5 +1,6 @@
 //! The parts of a request that handlers and extractors read.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Extensions, HeaderMap};
@@ -20,7 +21,8 @@ use crate::state::StateMap;
 /// A request as its handler sees it: the caller, and everything that arrived with the request.
 ///
 /// [Extractors](crate::extract) create handler parameters from it.
-#[derive(Debug)]
+///
+/// Its [`Debug`](fmt::Debug) form has no headers, which may contain credentials.
 pub struct RequestParts {
     pub(crate) meta: Arc<RequestMeta>,
     pub(crate) principal: Option<Principal>,
@@ -155,6 +157,16 @@ impl RequestParts {
         params.total = total.filter(|total| total.is_finite());
         params.message = message.map(str::to_owned);
         self.notifier.progress(&params, muted);
+    }
+}
+
+impl fmt::Debug for RequestParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestParts")
+            .field("principal", &self.principal)
+            .field("client", &self.client())
+            .field("protocol_version", &self.protocol_version())
+            .finish_non_exhaustive()
     }
 }
 

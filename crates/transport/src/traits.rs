@@ -12,7 +12,9 @@ use crate::error::TransportError;
 use crate::notifications::NotificationSender;
 
 /// A request that a transport has admitted, on its way to a [`RequestHandler`].
-#[derive(Debug)]
+///
+/// Its [`Debug`](fmt::Debug) form has neither the headers, which may contain credentials, nor the
+/// values of the parameters, which may be answers.
 #[non_exhaustive]
 pub struct IncomingRequest {
     /// The JSON-RPC request.
@@ -42,6 +44,12 @@ impl IncomingRequest {
             extensions: ::http::Extensions::new(),
             notifications,
         }
+    }
+}
+
+impl fmt::Debug for IncomingRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingRequest").field("request", &self.request).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Input responses.
 
+use std::fmt;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,7 +12,9 @@ use crate::json::{read_pairs, write_pairs};
 ///
 /// The type of a response depends on the request with the same key, so each stays raw until it is
 /// matched to its request.
-#[derive(Debug, Clone, Default)]
+///
+/// Their [`Debug`](fmt::Debug) form has the keys only.
+#[derive(Clone, Default)]
 pub struct InputResponses(pub Vec<(String, Box<RawValue>)>);
 
 impl InputResponses {
@@ -31,6 +35,12 @@ impl InputResponses {
     ) -> Result<(), serde_json::Error> {
         self.0.push((key.into(), to_raw_value(response)?));
         Ok(())
+    }
+}
+
+impl fmt::Debug for InputResponses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.iter().map(|(key, _)| key)).finish()
     }
 }
 

@@ -10,6 +10,8 @@ use crate::json::scan::{self, MemberSpan, is_plain};
 use crate::json::{CowStr, read_pairs};
 
 /// The parameters of a request: the text of a JSON object, with an index of its members.
+///
+/// Their [`Debug`](fmt::Debug) form has the names of the members only: the values may be answers.
 #[derive(Clone)]
 pub struct Params {
     text: Box<str>,
@@ -95,7 +97,15 @@ impl Serialize for Params {
 
 impl fmt::Debug for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Params").field(&self.text).finish()
+        let mut names = f.debug_set();
+        match &self.keys {
+            Some(keys) => names.entries(keys),
+            None => {
+                let name = |member: &MemberSpan| self.text.get(member.key.clone());
+                names.entries(self.members.iter().filter_map(name))
+            }
+        };
+        names.finish()
     }
 }
 
@@ -116,6 +126,7 @@ mod tests {
             assert_eq!(params.member("e"), None, "{text}");
             let strings = ["a", "b", "c", "d"].map(|name| params.string(name));
             assert_eq!(strings, [Some("x".into()), None, Some("\"é\"".into()), None], "{text}");
+            assert_eq!(format!("{params:?}"), r#"{"a", "b", "c", "d"}"#);
             assert_eq!(serde_json::to_string(&params).unwrap(), text);
         }
         assert!(Params::new(&[1]).is_err() && Params::new(&"x").is_err(), "not an object");

@@ -1,13 +1,20 @@
 //! Rejected requests: their responses, and their reasons in the log.
 
+use std::sync::Arc;
+
 use mrtr_schema::content::Annotations;
 use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTemplate};
-use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, ResourceTemplate, Server, Tool};
+use mrtr_server::manual::{ManualContext, ManualOutput};
+use mrtr_server::{
+    Context, KeyRing, Principal, Prompt, Resource, ResourceTemplate, Server, Tool, ToolOutput,
+};
 use mrtr_testkit::{Replicas, TestClock};
+use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler as _};
 use serde_json::{Value, json};
 
 use crate::support::{
-    LogLines, Text, alice, call_tool, invalid_state, replica, ring, secret, send_request,
+    LogLines, Text, alice, call_tool, invalid_state, replica, request, ring, secret, send_request,
+    with_meta,
 };
 
 fn tools(builder: mrtr_server::ServerBuilder) -> Server {
@@ -231,6 +238,27 @@ fn debug_output_hides_keys() {
     let printed = format!("{server:?} {:?} {:?}", ring(), secret(0));
     assert!(!printed.contains("[0, 1, 2"), "{printed}");
     assert!(printed.contains("Secret(…)"), "{printed}");
+}
+
+/// Layers and handlers may log what they see.
+#[tokio::test]
+async fn debug_output_hides_answers_and_credentials() {
+    let show = async |cx: ManualContext| -> mrtr_server::Result<ManualOutput<ToolOutput>> {
+        Ok(format!("{:?} {:?} {:?}", cx.parts(), cx.answers(), cx.unsolicited_answers()).into())
+    };
+    let server = replica(&TestClock::default()).tool(Tool::manual("t", "", show)).build().unwrap();
+    let answers = json!({ "a": { "action": "accept", "content": { "text": "an answer" } } });
+    let call = json!({ "name": "t", "arguments": {}, "inputResponses": answers });
+    let params = with_meta(call);
+    let meta = Some(Arc::new(serde_json::from_value(params["_meta"].clone()).unwrap()));
+    let request = request("tools/call", &params);
+    let mut call = IncomingRequest::new(request, meta, NotificationSender::closed());
+    call.headers.insert("authorization", "Bearer a-token".parse().unwrap());
+    let printed = format!("{call:?}");
+    let outcome = Arc::new(server).handle(call).await.outcome.unwrap();
+    let printed = format!("{printed} {}", outcome.as_str());
+    assert!(printed.contains("inputResponses") && printed.contains("RequestParts"), "{printed}");
+    assert!(!printed.contains("an answer") && !printed.contains("a-token"), "{printed}");
 }
 
 #[test]
