@@ -24,11 +24,11 @@ struct Counters {
     full_at: HashMap<Box<str>, Instant>,
     /// The number of counters at which full ones are dropped next.
     clean_at: usize,
-    /// The time before which no full ones are dropped: there were none.
+    /// The time before which no full ones are dropped, since there are none.
     full_until: Option<Instant>,
 }
 
-/// The time after which a request is denied no longer because all counters are in use.
+/// The shortest time between two looks at all counters while all are in use.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The smallest number of counters at which full ones are dropped.
@@ -59,28 +59,31 @@ impl Counters {
         }
         if let Some(known) = self.full_at.get_mut(key) {
             *known = after;
-        } else if self.has_room(max_keys, now) {
-            self.full_at.insert(key.into(), after);
         } else {
-            return Decision::Denied { retry_after: RETRY };
+            if let Some(until) = self.has_no_room_until(max_keys, now) {
+                return Decision::Denied { retry_after: until - now };
+            }
+            self.full_at.insert(key.into(), after);
         }
         Decision::Allowed
     }
 
-    /// Drops full counters, if there are many, and returns true if there is room for one more.
-    fn has_room(&mut self, max_keys: usize, now: Instant) -> bool {
-        if self.full_until.is_some_and(|until| now < until) {
-            return false;
+    /// Drops full counters, if there are many. Returns the time until which there is no room for
+    /// one more; `None` if there is room.
+    fn has_no_room_until(&mut self, max_keys: usize, now: Instant) -> Option<Instant> {
+        if let Some(until) = self.full_until.filter(|until| now < *until) {
+            return Some(until);
         }
         if self.full_at.len() >= self.clean_at.clamp(MIN_CLEAN.min(max_keys), max_keys) {
             self.full_at.retain(|_, full_at| *full_at > now);
             // The time for this is proportional to the number of keys that were added since.
             self.clean_at = self.full_at.len() * 2;
         }
-        // While all are in use, they are looked through once per second.
         let is_full = self.full_at.len() >= max_keys;
-        self.full_until = is_full.then(|| now + RETRY);
-        !is_full
+        // The first that will be full again. With no counters allowed, there is none.
+        let next = || self.full_at.values().min().map_or(now, |next| *next).max(now + RETRY);
+        self.full_until = is_full.then(next);
+        self.full_until
     }
 }
 
@@ -160,6 +163,19 @@ mod tests {
         let later = start + RETRY;
         assert_eq!(counters.count("new", quota, 1_000, later), Decision::Allowed);
         assert_eq!(counters.full_at.len(), 1);
+    }
+
+    /// Callers come back when there is room, and not every second until then.
+    #[test]
+    fn no_room_lasts_until_the_first_counter_is_full_again() {
+        let mut counters = Counters::default();
+        let (quota, start) = (Quota::new(1, Duration::from_mins(1)), Instant::now());
+        counters.count("a", quota, 2, start);
+        counters.count("b", quota, 2, start + Duration::from_secs(10));
+        let later = start + Duration::from_secs(20);
+        assert_eq!(counters.count("new", quota, 2, later), DENIED(40_000));
+        let full = start + Duration::from_mins(1);
+        assert_eq!(counters.count("new", quota, 2, full), Decision::Allowed);
     }
 
     #[test]
