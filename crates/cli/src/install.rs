@@ -25,16 +25,16 @@ pub(crate) fn run(options: &options::Install, json: bool) -> Result<ExitCode> {
     let text = before.as_deref().unwrap_or_default();
     let name = &options.name;
     let change = Change::new(text, section, name, &entry).map_err(|why| {
-        let by_hand = json!({ section: { name: entry } });
+        let by_hand = json!({ section: { name: hidden(&entry, &GIVEN) } });
         Failure::usage(format!("{shown} {why}. It was not changed. Add this by hand:\n{by_hand:#}"))
     })?;
     let is_needed = change.old.as_ref() != Some(&entry);
     if is_needed {
         output::note(&format!("{shown}, {section:?}:"));
-        if let Some(old) = change.old {
-            show('-', name, old);
+        if let Some(old) = &change.old {
+            show('-', name, &hidden(old, &KNOWN));
         }
-        show('+', name, entry);
+        show('+', name, &hidden(&entry, &GIVEN));
     }
     let is_written = is_needed && !options.dry_run && (options.yes || ask(&shown)?);
     if is_written {
@@ -64,13 +64,30 @@ fn ask(path: &str) -> Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Prints an entry with a sign before each line, without the values that may be secrets.
-fn show(sign: char, name: &str, mut entry: Value) {
-    for secrets in ["env", "headers"] {
-        if let Some(Value::Object(values)) = entry.get_mut(secrets) {
-            values.values_mut().for_each(|value| *value = "…".into());
+/// The members of an entry that are shown if they were given on the command line.
+const GIVEN: [&str; 5] = ["type", "command", "args", "url", "httpUrl"];
+
+/// The members that are shown of any entry. Arguments and URLs may contain secrets.
+const KNOWN: [&str; 2] = ["type", "command"];
+
+/// Returns an entry without the texts of members that are not `shown`, which may be secrets.
+fn hidden(entry: &Value, shown: &[&str]) -> Value {
+    match entry {
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| {
+                let is_shown = shown.contains(&name.as_str());
+                (name.clone(), if is_shown { value.clone() } else { hidden(value, &[]) })
+            };
+            members.iter().map(member).collect()
         }
+        Value::Array(values) => values.iter().map(|value| hidden(value, &[])).collect(),
+        Value::String(_) => "…".into(),
+        other => other.clone(),
     }
+}
+
+/// Prints an entry with a sign before each line.
+fn show(sign: char, name: &str, entry: &Value) {
     for line in format!("{}: {entry:#}", Value::from(name)).lines() {
         output::note(&format!("{sign} {}", mrtr::terminal::sanitize_line(line)));
     }

@@ -21,6 +21,8 @@ mod signals;
 mod terminal_mode;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -28,9 +30,12 @@ use crate::failure::{Failure, Result};
 use crate::options::{Command, Options};
 use crate::terminal_mode::TerminalMode;
 
+/// The time that tasks and threads have to end at the end of the program.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
+
 fn main() -> ExitCode {
     let options = Options::parse();
-    let mode = TerminalMode::save();
+    let mode = Arc::new(TerminalMode::save());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -45,8 +50,9 @@ fn main() -> ExitCode {
             code = signals::received(&options.command, &mode) => Ok(ExitCode::from(code)),
         }
     });
-    // A prompt may still block a thread at the terminal although its call has ended.
-    runtime.shutdown_background();
+    // Drops the tasks, of which one may still have to kill a server. A prompt may block a thread at
+    // the terminal although its call has ended.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     let done = done.and_then(|code| match output::error() {
         None => Ok(code),
         Some(error) => Err(Failure { code: 1, message: format!("standard output: {error}") }),

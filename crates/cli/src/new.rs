@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::{Failure, Result};
@@ -10,6 +10,9 @@ use crate::output;
 
 /// Compiled as a module of the tests, and tested as a project by `cargo xtask package`.
 const MAIN: &str = include_str!("../template/main.rs");
+
+/// The names of folders that cargo creates beside programs.
+const RESERVED: [&str; 4] = ["build", "deps", "examples", "incremental"];
 
 pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
     let shown = mrtr::terminal::sanitize_line(&path.display().to_string());
@@ -19,6 +22,9 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
         return Err(Failure::usage(format!(
             "{shown} does not end with the name of a package: a letter, then letters, digits, `-` and `_`"
         )));
+    }
+    if RESERVED.contains(&name) {
+        return Err(Failure::usage(format!("cargo allows no program with the name {name:?}")));
     }
     if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Failure::usage(format!("{shown} is not empty")));
@@ -30,6 +36,12 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
     for (file, text) in files {
         write_new(&path.join(file), text)
             .map_err(|error| Failure::usage(format!("{shown}/{file}: {error}")))?;
+    }
+    if let Some(workspace) = workspace(path) {
+        let workspace = mrtr::terminal::sanitize_line(&workspace.display().to_string());
+        output::note(&format!(
+            "{workspace} is a workspace: cargo builds the package if its `members` include the folder"
+        ));
     }
     if json {
         let files = files.map(|(file, _)| file);
@@ -43,6 +55,17 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
     output::line("  cargo run -- 127.0.0.1:3000");
     output::line("  mrtr call http://127.0.0.1:3000/mcp book --arg people=4");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the manifest of the workspace that a new package is in.
+fn workspace(package: &Path) -> Option<PathBuf> {
+    let package = std::path::absolute(package).ok()?;
+    let manifests = package.ancestors().skip(1).map(|folder| folder.join("Cargo.toml"));
+    let has_workspace = |manifest: &PathBuf| {
+        let text = fs::read_to_string(manifest).unwrap_or_default();
+        text.lines().any(|line| line.trim_start().starts_with("[workspace"))
+    };
+    manifests.into_iter().find(has_workspace)
 }
 
 fn manifest(name: &str) -> String {

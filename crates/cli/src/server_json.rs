@@ -68,7 +68,10 @@ pub(crate) async fn run(options: &options::ServerJson) -> Result<ExitCode> {
     set("description", description(options.description.as_ref().or(info.description.as_ref()))?);
     set("version", version(&info.version)?);
     if let Some(url) = &info.website_url {
-        set("websiteUrl", url.as_str().into());
+        match public_url("the server's website URL", url) {
+            Ok(url) => set("websiteUrl", url.as_str().into()),
+            Err(Failure { message, .. }) => output::note(&format!("left out: {message}")),
+        }
     }
     if let Some(repository) = &options.repository {
         let (url, source) = forge(repository)?;
@@ -156,8 +159,12 @@ fn forge(repository: &str) -> Result<(Url, &'static str)> {
         _ => None,
     };
     let parts = url.path().trim_matches('/').split('/').filter(|part| !part.is_empty()).count();
+    // Groups of GitLab have subgroups.
+    let is_repository = parts == 2 || parts > 2 && source == Some("gitlab");
     match source {
-        Some(source) if parts >= 2 && url.query().is_none() => Ok((url, source)),
+        Some(source) if is_repository && url.query().is_none() && url.fragment().is_none() => {
+            Ok((url, source))
+        }
         _ => Err(Failure::usage(
             "--repository must be like https://github.com/owner/repository, or of gitlab.com",
         )),
@@ -218,7 +225,13 @@ mod tests {
         let repository = |text: &str| forge(text).ok().map(|(_, source)| source);
         assert_eq!(repository("https://github.com/owner/repository"), Some("github"));
         assert_eq!(repository("https://www.gitlab.com/a/b/c"), Some("gitlab"));
-        for other in ["https://github.com", "https://github.com/owner", "https://x.example/a/b"] {
+        for other in [
+            "https://github.com",
+            "https://github.com/owner",
+            "https://github.com/owner/repository/tree/main/server",
+            "https://github.com/owner/repository#readme",
+            "https://x.example/a/b",
+        ] {
             assert_eq!(repository(other), None, "{other}");
         }
     }

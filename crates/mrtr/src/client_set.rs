@@ -19,7 +19,8 @@ use crate::http_connection::HttpConnection;
 /// The clients of several servers, from one configuration.
 ///
 /// The configuration has the format that MCP hosts share: an object `mcpServers` with an entry for
-/// each server. An entry has either `command`, `args` and `env`, or `url` and `headers`.
+/// each server. An entry has either `command`, `args`, `env` and `cwd` (the folder in which the
+/// process starts), or `url` (also as `httpUrl`) and `headers`.
 ///
 /// In the texts of an entry, `${NAME}` is replaced by the environment variable `NAME`, so that the
 /// file needs no secrets. An entry with `disabled: true` is skipped, and unknown members are
@@ -98,6 +99,9 @@ struct ServerEntry {
     args: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// The folder in which the process starts.
+    cwd: Option<String>,
+    #[serde(alias = "httpUrl")]
     url: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -125,7 +129,7 @@ impl ClientSet {
     /// - its URL or one of its headers is invalid,
     /// - its name is empty, or has the same prefix as another name.
     ///
-    /// The error names the server.
+    /// The error names the server, and contains no text of its entry but names.
     pub fn from_json(
         config: &str,
         configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
@@ -145,7 +149,7 @@ impl ClientSet {
         configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
     ) -> Result<Self, ConfigError> {
         let config: Config =
-            serde_json::from_str(config).map_err(|error| ConfigError(error.to_string()))?;
+            serde_json::from_str(config).map_err(|error| ConfigError(without_text(&error)))?;
         let mut clients: Vec<(String, Client<Connection>)> = Vec::new();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (name, entry) in config.mcp_servers.into_iter().filter(|(_, entry)| !entry.disabled) {
@@ -246,18 +250,21 @@ impl ServerEntry {
     ) -> Result<Connection, String> {
         match (self.r#type.as_deref(), &self.command, &self.url) {
             (None | Some("stdio"), Some(command), None) => {
-                let args =
-                    self.args.iter().map(|arg| expand(arg)).collect::<Result<Vec<_>, _>>()?;
-                let mut child = ChildServer::new(expand(command)?, args);
+                let args = self.args.iter().map(|arg| expand("args", arg));
+                let args = args.collect::<Result<Vec<_>, _>>()?;
+                let mut child = ChildServer::new(expand("command", command)?, args);
+                if let Some(folder) = &self.cwd {
+                    child = child.current_dir(expand("cwd", folder)?);
+                }
                 for (name, value) in &self.env {
-                    child = child.env(name, expand(value)?);
+                    child = child.env(name, expand(name, value)?);
                 }
                 Ok(Connection::Child(Box::new(ChildConnection::new(child))))
             }
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
-                let mut http = HttpClient::builder(expand(url)?);
+                let mut http = HttpClient::builder(expand("url", url)?);
                 for (name, value) in &self.headers {
-                    let value = http::HeaderValue::from_str(&expand(value)?);
+                    let value = http::HeaderValue::from_str(&expand(name, value)?);
                     let name = name.parse().map_err(|_| format!("invalid header name {name:?}"))?;
                     let value = value.map_err(|_| format!("invalid value of header {name}"))?;
                     http = http.header(name, value);
@@ -278,16 +285,29 @@ impl ServerEntry {
     }
 }
 
-/// Replaces each `${NAME}` by the environment variable of that name.
-fn expand(text: &str) -> Result<String, String> {
+/// Returns the message of a syntax or type error, without the text that has the wrong type.
+fn without_text(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None => message,
+    }
+}
+
+/// Replaces each `${NAME}` in a member of an entry by the environment variable of that name.
+fn expand(member: &str, text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_()".contains(c);
     let mut parts = text.split("${");
     let mut expanded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (name, rest) = part
-            .split_once('}')
-            .ok_or_else(|| format!("missing \"}}\" after \"${{\" in {text:?}"))?;
+        let name_and_rest = part.split_once('}');
+        let name_and_rest = name_and_rest.filter(|(name, _)| name.chars().all(is_allowed));
+        let (name, rest) = name_and_rest.ok_or_else(|| {
+            format!("{member}: \"${{\" is not followed by the name of a variable and \"}}\"")
+        })?;
         let value = std::env::var(name);
-        expanded += &value.map_err(|_| format!("environment variable {name} is not set"))?;
+        let not_set = |_| format!("{member}: the environment variable {name} is not set");
+        expanded += &value.map_err(not_set)?;
         expanded += rest;
     }
     Ok(expanded)

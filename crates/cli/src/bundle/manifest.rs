@@ -5,9 +5,10 @@ use mrtr::schema::Object;
 use mrtr::schema::capabilities::Implementation;
 use mrtr::schema::tool::Tool;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::failure::{Failure, Result};
-use crate::options;
+use crate::{options, output};
 
 /// The version of the format: the newest that is not experimental.
 const VERSION: &str = "0.3";
@@ -60,8 +61,12 @@ pub(super) fn of(
         return Err(Failure::usage("--author is empty"));
     }
     set("author", json!({ "name": options.author }));
-    if let Some(url) = website_url {
-        set("homepage", url.as_str().into());
+    match website_url.as_deref().map(|url| (url, Url::parse(url))) {
+        Some((_, Ok(url))) => set("homepage", url.as_str().into()),
+        Some((url, Err(_))) => {
+            output::note(&format!("left out: the server's website URL {url:?} is not a URL"));
+        }
+        None => {}
     }
     let command = format!("${{__dirname}}/{program}");
     let config = json!({ "command": command, "args": args, "env": env });

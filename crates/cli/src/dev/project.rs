@@ -53,7 +53,7 @@ impl Project {
             Ok(built.binary)
         });
         if built.is_err() {
-            self.watched.watch_folders(folders);
+            self.watched.keep(folders, started);
         }
         built
     }

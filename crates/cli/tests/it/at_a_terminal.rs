@@ -170,6 +170,20 @@ fn signal_at_a_menu_restores_the_terminal() {
     assert!(rest.contains(" icanon") && rest.contains(" echo "), "{rest}");
 }
 
+#[test]
+fn signal_at_a_menu_of_dev_restores_the_terminal() {
+    let project = dev::Project::new("dev-signal");
+    let (folder, program) = (project.0.display(), env!("CARGO_BIN_EXE_mrtr"));
+    let dev = format!("exec {program} dev --example shop -- gateway servers.json");
+    let dev = format!("sh -c 'echo pid $$.; cd {folder}; export CARGO={folder}/cargo; {dev}'");
+    let mut terminal = Terminal::run_command(&format!("{dev}; stty -a"));
+    let pid = terminal.at("pid ", "").text_before(b'.');
+    terminal.at("to exit.", "shop__greet\n").at("Dismiss", "");
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    let (rest, _) = terminal.end();
+    assert!(rest.contains(" icanon") && rest.contains(" echo "), "{rest}");
+}
+
 /// `timeout` runs its program in the background of the terminal, whose mode only programs in the
 /// foreground may set.
 #[test]

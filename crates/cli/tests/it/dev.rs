@@ -29,11 +29,11 @@ fi
 "#;
 
 /// The folder of a project.
-struct Project(TempFolder);
+pub(crate) struct Project(pub(crate) TempFolder);
 
 impl Project {
     /// Creates a project whose source changes while a call is open.
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = TempFolder::new(name);
         fs::create_dir_all(path.join("target/debug")).unwrap();
         let project = Self(path);

@@ -115,6 +115,17 @@ fn change_is_shown_and_the_rest_stays() {
     let replaced = folder.install(&[&args[..], &["--dry-run"]].concat());
     let shown = text(&replaced.stderr);
     assert!(shown.contains("-     \"KEY\": \"…\"\n") && !shown.contains("secret"), "{shown}");
+    let old = r#"{ "mcpServers": { "s": {
+        "httpUrl": "https://a.example/?key=secret", "args": ["--header", "Bearer secret"],
+        "oauth": { "clientSecret": "secret" }, "timeout": 5
+    } } }"#;
+    fs::write(&file, old).unwrap();
+    let shown = text(&folder.install(&[&args[..], &["--dry-run"]].concat()).stderr);
+    assert!(shown.contains("-     \"clientSecret\": \"…\"\n"), "{shown}");
+    assert!(shown.contains("-   \"timeout\": 5") && !shown.contains("secret\""), "{shown}");
+    fs::write(&file, "// A comment\n{}").unwrap();
+    let shown = text(&folder.install(&env).stderr);
+    assert!(shown.contains("Add this by hand") && !shown.contains("secret"), "{shown}");
     // Nothing else is left.
     assert_eq!(fs::read_dir(&*folder.0).unwrap().count(), 1);
 }

@@ -41,8 +41,12 @@ fn new_project_has_the_program_and_a_manifest() {
     let printed: serde_json::Value = serde_json::from_slice(&with_json.unwrap().stdout).unwrap();
     let files = ["Cargo.toml", "src/main.rs", ".gitignore"];
     assert_eq!(printed, serde_json::json!({ "path": "other", "files": files }));
-    for name in ["1st", "a b", "..", "ü"] {
+    for name in ["1st", "a b", "..", "ü", "build"] {
         assert_eq!(new(name).status.code(), Some(2), "{name}");
     }
+    fs::write(folder.join("Cargo.toml"), "[workspace]\n").unwrap();
+    let done = new("member");
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("Cargo.toml is a workspace"));
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -8,7 +8,7 @@ use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
 use mrtr::schema::jsonrpc::{Request, RequestId};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::ChildServer;
-use mrtr::{Client, Context, Server, Tool};
+use mrtr::{Client, ClientSet, Context, Server, Tool};
 use serde_json::json;
 
 /// A file of one test, which is removed when the test ends.
@@ -72,6 +72,21 @@ async fn exited_server_is_restarted_and_may_write_to_stderr() {
         }
     }
     assert_eq!(file.read(), "start\n".repeat(3));
+}
+
+#[tokio::test]
+async fn child_starts_in_its_folder() {
+    let file = Scratch::new("folder");
+    let folder = std::env::temp_dir().canonicalize().unwrap();
+    let config = json!({ "mcpServers": { "s": {
+        "command": "sh", "args": ["-c", "pwd -P > \"$0\"", file.0], "cwd": folder,
+    } } });
+    let set = ClientSet::from_json(&config.to_string(), |_, client| client).unwrap();
+    set.iter().next().unwrap().1.discover().await.unwrap_err();
+    assert_eq!(PathBuf::from(file.read().trim()), folder);
+    let child = ChildServer::new("sh", [""; 0]).current_dir("no such folder");
+    let error = Client::builder(child).build().discover().await.unwrap_err();
+    assert!(error.to_string().contains("in no such folder"), "{error}");
 }
 
 /// All calls that wait for the same start fail when its timeout expires.

@@ -151,10 +151,13 @@ fn config_errors_name_the_server_and_the_problem() {
         (json!({ "url": "http://x", "headers": { "a b": "c" } }), "invalid header name \"a b\""),
         (json!({ "url": "http://x", "headers": { "a": "b\n" } }), "invalid value of header a"),
         (json!({ "url": "http://${MRTR_UNSET_VARIABLE}" }), "MRTR_UNSET_VARIABLE is not set"),
-        (json!({ "command": "${PATH" }), "missing \"}\""),
+        (json!({ "command": "${PATH" }), "command: \"${\" is not followed by the name"),
+        // A password, for example.
+        (json!({ "command": "x", "env": { "A": "${secret!}" } }), "A: \"${\" is not followed"),
     ] {
         let error = set(&json!({ "mcpServers": { "s": server } })).unwrap_err();
         assert!(error.contains("server \"s\": ") && error.contains(reason), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
     let same = json!({ "url": "http://x" });
     let error = set(&json!({ "mcpServers": { "a b": same, "a_b": same } })).unwrap_err();
@@ -163,6 +166,11 @@ fn config_errors_name_the_server_and_the_problem() {
     let error = set(&json!({ "mcpServers": { "": same } })).unwrap_err();
     assert!(error.contains(r#"server "": the name is empty"#), "{error}");
     assert!(set(&json!({})).unwrap_err().contains("mcpServers"));
+    let server = json!({ "url": "http://x", "headers": "Authorization: Bearer secret" });
+    let error = set(&json!({ "mcpServers": { "s": server } })).unwrap_err();
+    assert!(error.contains("expected a map at line 1") && !error.contains("secret"), "{error}");
+    // As Gemini CLI writes it.
+    set(&json!({ "mcpServers": { "s": { "httpUrl": "http://x" } } })).unwrap();
     // A text may refer to environment variables.
     set(&json!({ "mcpServers": { "s": { "command": "x", "args": ["${PATH}:${PATH}"] } } }))
         .unwrap();

@@ -36,7 +36,7 @@ impl Watched {
     }
 
     /// Sees the files as they are before a build, so that changes during it are not missed. Returns
-    /// their folders, for [`watch_folders`](Self::watch_folders).
+    /// their folders, for [`keep`](Self::keep).
     pub(super) fn look(&mut self) -> Folders {
         for (file, seen) in &mut self.files {
             *seen = last_change(file);
@@ -71,8 +71,9 @@ impl Watched {
         *self = Self { files, changed_by_build, folders: Folders::new() };
     }
 
-    /// Also watches these folders, after a build that failed.
-    pub(super) fn watch_folders(&mut self, folders: Folders) {
+    /// Watches the same files, and these folders, after a build that began at `started` and failed.
+    pub(super) fn keep(&mut self, folders: Folders, started: SystemTime) {
+        self.replace(self.files.keys().cloned().collect(), started);
         self.folders = folders;
     }
 }
@@ -197,11 +198,28 @@ mod tests {
         for name in ["first.rs", "second.rs"] {
             let folders = if name == "first.rs" { folders.clone() } else { watched.look() };
             folder.write("report.txt", 0);
-            watched.watch_folders(folders);
+            watched.keep(folders, started(10));
             assert!(!watched.have_changed(), "{name}");
             folder.write(name, 0);
             assert!(watched.have_changed(), "{name}");
         }
+    }
+
+    /// Its build script writes a file before the compiler finds an error.
+    #[test]
+    fn failed_build_that_changes_a_file_is_not_repeated_forever() {
+        let folder = Folder::new("failing-generator");
+        let mut watched = Watched::default();
+        let made = folder.write("made.rs", 100);
+        watched.replace(vec![made], started(50));
+        let mut build = |seconds_ago: u64| {
+            let folders = watched.look();
+            folder.write("made.rs", seconds_ago);
+            watched.keep(folders, started(seconds_ago + 5));
+            watched.have_changed()
+        };
+        assert!(build(40), "it may have been the user");
+        assert!(!build(30), "it was the build");
     }
 
     #[test]

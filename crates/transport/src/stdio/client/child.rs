@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -93,12 +94,16 @@ struct ProcessSpec {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
 }
 
 impl ProcessSpec {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         command
     }
@@ -118,7 +123,7 @@ impl ChildServer {
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Self {
-            spec: ProcessSpec { program: program.into(), args, env: Vec::new() },
+            spec: ProcessSpec { program: program.into(), args, env: Vec::new(), folder: None },
             timeout: Duration::from_mins(2),
             start_timeout: Duration::from_mins(5),
             max_message: DEFAULT_MAX_MESSAGE,
@@ -131,6 +136,14 @@ impl ChildServer {
     /// Sets an environment variable of the process, in addition to the inherited ones.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.spec.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the folder in which the process starts. Default: that of this process.
+    ///
+    /// It is not defined whether a relative path of the program refers to this folder.
+    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spec.folder = Some(folder.into());
         self
     }
 
@@ -279,7 +292,9 @@ impl ChildServer {
             tokio::spawn(shut_down(former, DROP_TIMEOUT));
         }
         let mut child = self.spec.command().spawn().map_err(|error| {
-            let why = format!("{program} cannot be started: {error}");
+            let folder =
+                self.spec.folder.as_deref().map(|folder| format!(" in {}", folder.display()));
+            let why = format!("{program} cannot be started{}: {error}", folder.unwrap_or_default());
             match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
                     TransportError::invalid_request(why)
