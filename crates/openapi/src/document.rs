@@ -1,6 +1,7 @@
 //! An OpenAPI document, and its references.
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::OpenApiError;
@@ -83,10 +84,19 @@ impl Document {
         Err(format!("more than {MAX_REFERENCES} references lead from one to the next"))
     }
 
-    /// Returns what a reference names.
+    /// Returns what a reference names: a URI with a JSON Pointer as its fragment (RFC 6901, section
+    /// 6).
     pub(crate) fn at(&self, reference: &str) -> Result<&Value, String> {
-        let found = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        let pointer = reference.strip_prefix('#').map(percent_decode_str);
+        let pointer = pointer.and_then(|pointer| pointer.decode_utf8().ok());
+        let found = pointer.and_then(|pointer| self.root.pointer(&pointer));
         found.ok_or_else(|| format!("the reference {reference:?} has no target in this document"))
+    }
+
+    /// Returns the schema with a name, which is a part of a JSON Pointer.
+    pub(crate) fn schema(&self, name: &str) -> Result<&Value, String> {
+        let found = self.root.pointer(&format!("/components/schemas/{name}"));
+        found.ok_or_else(|| format!("the document has no schema {name:?}"))
     }
 }
 

@@ -3,11 +3,11 @@
 //! In the arguments of a tool, which are JSON, a file is an object with its name and its content.
 
 use std::collections::HashSet;
-use std::io;
 
 use mrtr_schema::Object;
 use serde_json::{Value, json};
 
+use crate::budget::{Budget, TooLong};
 use crate::document::Document;
 use crate::media_type::{essence, is_json};
 use crate::multipart::MultipartEncoding;
@@ -23,26 +23,51 @@ pub(crate) fn schema_with_files(
     schema: &Value,
     encoding: &mut MultipartEncoding,
 ) -> Result<Option<Value>, String> {
-    let resolved = document.resolve(schema)?;
     // What is copied may be referred to many times.
     let mut budget = Budget(MAX_SCHEMA);
-    budget.take(resolved)?;
+    let form = form_with_files(document, schema, encoding, &mut budget, 0)?;
+    Ok(form.map(Value::Object))
+}
+
+/// Returns the schema of a form, or of a part of it in `allOf`, if it has files.
+fn form_with_files(
+    document: &Document,
+    schema: &Value,
+    encoding: &mut MultipartEncoding,
+    budget: &mut Budget,
+    level: usize,
+) -> Result<Option<Object>, String> {
+    let resolved = document.resolve(schema)?;
+    take(budget, resolved)?;
     let mut form = resolved.as_object().cloned().unwrap_or_default();
     if schema.get("$ref").is_some() {
-        budget.take(schema)?;
+        take(budget, schema)?;
         add_siblings(&mut form, schema);
     }
-    let Some(Value::Object(properties)) = form.get_mut("properties") else { return Ok(None) };
     let mut has_files = false;
-    for (name, property) in properties {
-        let Some(file) = file_schema(document, property, || encoding.add_file(name), &mut budget)?
-        else {
-            continue;
-        };
-        has_files = true;
-        *property = file;
+    if let Some(Value::Object(properties)) = form.get_mut("properties") {
+        for (name, property) in properties {
+            if let Some(file) = file_schema(document, property, || encoding.add_file(name), budget)?
+            {
+                has_files = true;
+                *property = file;
+            }
+        }
     }
-    Ok(has_files.then(|| form.into()))
+    if let Some(Value::Array(parts)) = form.get_mut("allOf").filter(|_| level < MAX_COMPOSITIONS) {
+        for part in parts {
+            if let Some(form) = form_with_files(document, part, encoding, budget, level + 1)? {
+                has_files = true;
+                *part = form.into();
+            }
+        }
+    }
+    Ok(has_files.then_some(form))
+}
+
+fn take(budget: &mut Budget, value: &Value) -> Result<(), String> {
+    let too_long = |TooLong| format!("the input schema has more than {MAX_SCHEMA} bytes");
+    budget.take_json(value).map_err(too_long)
 }
 
 /// Merges the keywords beside a `$ref`, which apply as well (JSON Schema 2020-12).
@@ -86,7 +111,7 @@ fn file_schema<'e>(
     if is_list && !items.is_some_and(is_file) {
         return Ok(None);
     }
-    budget.take(inner)?;
+    take(budget, inner)?;
     let mut schema = file(media_types());
     if is_list {
         schema = Object::from_iter([
@@ -169,25 +194,4 @@ fn file(media_types: &[String]) -> Object {
         ("additionalProperties", false.into()),
     ];
     members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-}
-
-/// How many bytes of JSON may still be copied.
-struct Budget(usize);
-
-impl Budget {
-    fn take(&mut self, value: &Value) -> Result<(), String> {
-        serde_json::to_writer(self, value)
-            .map_err(|_| format!("the input schema has more than {MAX_SCHEMA} bytes"))
-    }
-}
-
-impl io::Write for &mut Budget {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

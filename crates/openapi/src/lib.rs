@@ -3,6 +3,7 @@
 
 mod api_client;
 mod arguments;
+mod budget;
 mod document;
 mod error;
 mod files;

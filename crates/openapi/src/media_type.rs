@@ -6,6 +6,11 @@ pub(crate) fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
+/// Returns true for a range of types, such as `application/*+json`.
+pub(crate) fn is_range(content_type: &str) -> bool {
+    essence(content_type).contains('*')
+}
+
 /// Returns true for `application/x-www-form-urlencoded`.
 pub(crate) fn is_form(content_type: &str) -> bool {
     essence(content_type) == "application/x-www-form-urlencoded"

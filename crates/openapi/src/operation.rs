@@ -45,11 +45,12 @@ impl Operation {
         self.method.is_safe()
     }
 
-    /// Returns the name of the tool: the `operationId`, or the method in lower case and the path.
-    /// Characters other than ASCII letters, digits, `_`, `-` and `.` are replaced with `_`. The
-    /// name is cut to 128 characters.
+    /// Returns the name of the tool: the `operationId`, or the method in lower case and the path if
+    /// it has none, or one without ASCII letters and digits. Characters other than ASCII
+    /// letters, digits, `_`, `-` and `.` are replaced with `_`. The name is cut to 128 characters.
     pub fn tool_name(&self) -> String {
-        let name = self.id.clone().unwrap_or_else(|| {
+        let is_usable = |id: &String| id.contains(|c: char| c.is_ascii_alphanumeric());
+        let name = self.id.clone().filter(is_usable).unwrap_or_else(|| {
             format!("{}{}", self.method.as_str().to_ascii_lowercase(), self.path)
         });
         let name: String = allowed_name(&name).take(128).collect();

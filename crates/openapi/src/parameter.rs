@@ -137,7 +137,7 @@ impl Parameter {
             }
             let own = || (self.style == Style::Matrix && self.explode).then(|| self.name.clone());
             if let Some(name) = name.or_else(own) {
-                let between = if self.explode { '=' } else { separator };
+                let between = if self.explode { "=" } else { &separator_text };
                 let _ = write!(text, "{}{between}", write(&name));
             }
             text += &write(&value);

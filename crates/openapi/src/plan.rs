@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::document::Document;
 use crate::files::schema_with_files;
 use crate::form::FormEncoding;
-use crate::media_type::{is_form, is_json, is_multipart};
+use crate::media_type::{essence, is_form, is_json, is_multipart, is_range};
 use crate::multipart::MultipartEncoding;
 use crate::operation::{Operation, allowed_name};
 use crate::output_schema::OutputSchema;
@@ -17,6 +17,9 @@ use crate::schema::{Direction, Schemas};
 
 /// The most parameters of an operation.
 const MAX_PARAMETERS: usize = 256;
+
+/// The longest name of a parameter, in bytes.
+const MAX_NAME: usize = 1 << 10;
 
 /// Headers that are not for the model to set. Declarations of the first three are ignored (OpenAPI
 /// 3.1, section 4.8.12).
@@ -185,11 +188,15 @@ fn declared_parameters<'a>(
         (name, location.to_owned())
     };
     let mut all: Vec<(_, &Value)> = Vec::new();
-    for parameter in list(item).chain(list(object)) {
-        if all.len() == MAX_PARAMETERS {
+    for (at, parameter) in list(item).chain(list(object)).enumerate() {
+        if at == MAX_PARAMETERS {
             return Err(format!("the operation has more than {MAX_PARAMETERS} parameters"));
         }
         let parameter = document.resolve(parameter)?;
+        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+        if name.len() > MAX_NAME {
+            return Err(format!("the name of a parameter has more than {MAX_NAME} bytes"));
+        }
         let key = key(parameter);
         all.retain(|(other, _)| *other != key);
         all.push((key, parameter));
@@ -239,7 +246,11 @@ impl Planning<'_> {
     fn body(&mut self, body: &Value) -> Result<Option<Body>, String> {
         let is_required = body.get("required") == Some(&Value::Bool(true));
         let content = body.get("content").and_then(Value::as_object);
-        let find = |is: fn(&str) -> bool| content?.iter().find(|(kind, _)| is(kind));
+        // With the name of a media type, if there is one, and the simplest.
+        let rank = |kind: &str| (is_range(kind), essence(kind) != "application/json");
+        let find = |is: fn(&str) -> bool| {
+            content?.iter().filter(|(kind, _)| is(kind)).min_by_key(|(kind, _)| rank(kind))
+        };
         let found = find(is_json).or_else(|| find(is_form)).or_else(|| find(is_multipart));
         let Some((content_type, media)) = found else {
             return if is_required {
@@ -269,6 +280,7 @@ impl Planning<'_> {
             }
             _ => None,
         };
+        let content_type = if is_range(content_type) { "application/json" } else { content_type };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
         let description = body.get("description").and_then(Value::as_str);
@@ -286,10 +298,12 @@ impl Planning<'_> {
         description: Option<&str>,
         is_required: bool,
     ) -> Result<String, String> {
-        let mut argument: String = allowed_name(name).collect();
-        if self.properties.contains_key(&argument) {
-            argument = format!("{location}_{argument}");
-        }
+        let name: String = allowed_name(name).collect();
+        let with_location = format!("{location}_{name}");
+        let numbered = (2..).map(|number| format!("{with_location}_{number}"));
+        let mut names = [name, with_location.clone()].into_iter().chain(numbered);
+        let is_free = |name: &String| !self.properties.contains_key(name);
+        let argument = names.find(is_free).unwrap_or(with_location);
         let mut schema = match schema {
             Some(schema) => self.schemas.convert(schema)?,
             None => json!({}),
@@ -297,13 +311,10 @@ impl Planning<'_> {
         if let (Value::Object(schema), Some(description)) = (&mut schema, description)
             && !schema.contains_key("description")
         {
+            self.schemas.count(description.len())?;
             schema.insert("description".to_owned(), description.into());
         }
-        if self.properties.insert(argument.clone(), schema).is_some() {
-            return Err(format!(
-                "parameter {name:?} in {location}: the argument name {argument:?} is taken"
-            ));
-        }
+        self.properties.insert(argument.clone(), schema);
         if is_required {
             self.required.push(argument.clone().into());
         }

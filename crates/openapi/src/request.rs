@@ -1,6 +1,6 @@
 //! Requests to the API.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::str::Chars;
 
@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::arguments::Arguments;
 use crate::form;
-use crate::parameter::{Location, MAX_JOINED, Pairs, Style, encode};
+use crate::parameter::{Location, MAX_JOINED, Pairs, encode};
 use crate::plan::{BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
@@ -27,7 +27,8 @@ impl Plan {
         let mut query = Pairs::default();
         let mut request = Request::new(Bytes::new());
         let of_query = self.parameters.iter().filter(|other| other.location == Location::Query);
-        let of_query: HashMap<_, _> = of_query.map(|other| (encode(&other.name), other)).collect();
+        let of_query: HashSet<_> = of_query.map(|other| encode(&other.name)).collect();
+        let bases: HashSet<_> = of_query.iter().map(|name| base_of(name)).collect();
         for parameter in &self.parameters {
             let Some(value) = arguments.0.get(&parameter.argument) else {
                 if parameter.location == Location::Path {
@@ -51,16 +52,14 @@ impl Plan {
                 Location::Query => {
                     let before = query.all().len();
                     parameter.write(value, &mut query).map_err(of_argument)?;
-                    // Members of an object are parameters, too.
+                    // Members of an object are parameters, too. Servers also read `name[]` and
+                    // `name[member]` as parts of `name`.
+                    let own = encode(&parameter.name);
                     let is_of_other = |name: &String| {
-                        let named = |name: &str| {
-                            let found = of_query.get(name).copied();
-                            found.filter(|other| other.name != parameter.name)
-                        };
-                        // Of a `deepObject`, the member follows in brackets.
-                        let first = name.split("%5B").next().and_then(named);
-                        named(name).is_some()
-                            || first.is_some_and(|other| other.style == Style::DeepObject)
+                        let is_own_part = || base_of(name) == base_of(&own);
+                        *name != own
+                            && (of_query.contains(name)
+                                || bases.contains(base_of(name)) && !is_own_part())
                     };
                     let mut names = query.all().iter().skip(before).map(|(name, _)| name);
                     if names.any(is_of_other) {
@@ -198,6 +197,11 @@ fn visible(c: char) -> String {
                 | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         );
     if is_invisible { c.escape_unicode().to_string() } else { c.to_string() }
+}
+
+/// Returns an encoded name without what follows in brackets.
+fn base_of(name: &str) -> &str {
+    name.split_once("%5B").map_or(name, |(base, _)| base)
 }
 
 fn invalid(argument: &str, why: &str) -> Error {

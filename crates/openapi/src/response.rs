@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Response, header};
 use mrtr_schema::content::ContentBlock;
+use mrtr_schema::json::{MAX_DEPTH, nesting_depth};
 use mrtr_schema::tool::CallToolResult;
 use mrtr_server::ToolOutput;
 use serde_json::Value;
@@ -12,6 +13,9 @@ use crate::output_schema::OutputSchema;
 
 /// How much of the body of an error the model gets to see, in characters.
 const MAX_ERROR: usize = 4_000;
+
+/// How many levels of a message, and of what may forward it, are around the value of a response.
+const OUTER_DEPTH: usize = 16;
 
 /// Returns the result of a tool: with the output schema, that of a tool that has one.
 pub(crate) fn output(response: &Response<Bytes>, schema: Option<&OutputSchema>) -> ToolOutput {
@@ -35,7 +39,9 @@ pub(crate) fn output(response: &Response<Bytes>, schema: Option<&OutputSchema>) 
             format!("The API answered {status}, with {length} bytes of {kind}.")
         }
     });
-    let json = text.filter(|_| kind.is_some_and(is_json));
+    // In the result of the tool, the value is nested more deeply.
+    let fits = |text: &&str| nesting_depth(text.as_bytes()) + OUTER_DEPTH <= MAX_DEPTH;
+    let json = text.filter(|_| kind.is_some_and(is_json)).filter(fits);
     let value = json.and_then(|text| serde_json::from_str(text).ok());
     let Some(schema) = schema else {
         return match value {
@@ -43,7 +49,7 @@ pub(crate) fn output(response: &Response<Bytes>, schema: Option<&OutputSchema>) 
             _ => ToolOutput::content([content]),
         };
     };
-    let checked = value.ok_or_else(|| "it is not JSON".to_owned());
+    let checked = value.ok_or_else(|| "it is not JSON, or nested too deeply".to_owned());
     match checked.and_then(|value| schema.check(&value).map(|()| value)) {
         Ok(value) => ToolOutput::structured(value, [content]),
         Err(why) => {

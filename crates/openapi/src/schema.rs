@@ -4,11 +4,30 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use mrtr_schema::Object;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 
+use crate::budget::{Budget, TooLong};
 use crate::document::Document;
 
 const COMPONENTS: &str = "#/components/schemas/";
+
+/// The characters that fragments of URIs do not have (RFC 3986, section 3.5).
+const OUTSIDE_FRAGMENTS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// The longest schema, in bytes of JSON.
 pub(crate) const MAX_SCHEMA: usize = 64 << 10;
@@ -69,8 +88,8 @@ pub(crate) struct Schemas<'a> {
     referenced: BTreeSet<String>,
     /// Where references lead: names, and pointers into the schemas with these names.
     targets: BTreeSet<String>,
-    /// Approximate number of bytes that have been converted.
-    length: usize,
+    /// Approximate number of bytes that may still be converted.
+    budget: Budget,
     /// The hidden properties of the schema whose `allOf` contains the next one.
     enclosing: Arc<HashSet<String>>,
 }
@@ -78,7 +97,8 @@ pub(crate) struct Schemas<'a> {
 impl<'a> Schemas<'a> {
     pub(crate) fn new(document: &'a Document, direction: Direction) -> Self {
         let (referenced, targets) = (BTreeSet::new(), BTreeSet::new());
-        Self { document, direction, referenced, targets, length: 0, enclosing: Arc::default() }
+        let budget = Budget(MAX_SCHEMA);
+        Self { document, direction, referenced, targets, budget, enclosing: Arc::default() }
     }
 
     pub(crate) fn document(&self) -> &'a Document {
@@ -106,20 +126,18 @@ impl<'a> Schemas<'a> {
 
     /// Copies data.
     fn copy(&mut self, data: &Value) -> Result<Value, String> {
-        self.count(data.to_string().len())?;
+        self.budget.take_json(data).map_err(|TooLong| self.too_long())?;
         Ok(data.clone())
     }
 
     /// Limits the work for one tool.
-    fn count(&mut self, bytes: usize) -> Result<(), String> {
-        self.length += bytes;
-        if self.length > MAX_SCHEMA {
-            let name = self.direction.name();
-            return Err(format!(
-                "the {name} schema has more than {MAX_SCHEMA} bytes, or refers to itself too often"
-            ));
-        }
-        Ok(())
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), String> {
+        self.budget.take(bytes).map_err(|TooLong| self.too_long())
+    }
+
+    fn too_long(&self) -> String {
+        let name = self.direction.name();
+        format!("the {name} schema has more than {MAX_SCHEMA} bytes, or refers to itself too often")
     }
 
     fn convert_object(&mut self, schema: &Object, depth: usize) -> Result<Object, String> {
@@ -185,10 +203,12 @@ impl<'a> Schemas<'a> {
         let name = reference.strip_prefix(COMPONENTS).ok_or_else(|| {
             format!("the schema reference {reference:?} must start with {COMPONENTS:?}")
         })?;
+        let name = percent_decode_str(name).decode_utf8_lossy();
         let first = name.split('/').next().unwrap_or_default();
         self.referenced.insert(first.to_owned());
-        self.targets.insert(name.to_owned());
-        self.copy(&Value::String(format!("#/$defs/{name}")))
+        self.targets.insert(name.clone().into_owned());
+        let encoded = utf8_percent_encode(&name, OUTSIDE_FRAGMENTS);
+        self.copy(&Value::String(format!("#/$defs/{encoded}")))
     }
 
     /// Returns the names of properties that go only the other way. If the schema has parts or
@@ -203,8 +223,10 @@ impl<'a> Schemas<'a> {
             let keyword = self.direction.other_way();
             let is_hidden = |schema: &Value| schema.get(keyword) == Some(&Value::Bool(true));
             *visits += properties.len();
+            let properties = (*visits <= MAX_SCHEMA).then_some(properties);
             let hidden = properties
-                .iter()
+                .into_iter()
+                .flatten()
                 .filter(|(_, schema)| is_hidden(schema) || is_hidden(resolved(schema)));
             names.extend(hidden.map(|(name, _)| name.as_str()));
         }
@@ -231,12 +253,8 @@ impl<'a> Schemas<'a> {
         if definitions != json!({}) {
             schema.insert("$defs".to_owned(), definitions);
         }
+        Budget(MAX_SCHEMA).take_json(&schema).map_err(|TooLong| self.too_long())?;
         check_schema(&mut schema)?;
-        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
-        if length > MAX_SCHEMA {
-            let name = self.direction.name();
-            return Err(format!("the {name} schema has more than {MAX_SCHEMA} bytes"));
-        }
         Ok(schema)
     }
 
@@ -246,7 +264,7 @@ impl<'a> Schemas<'a> {
             if definitions.contains_key(&name) {
                 continue;
             }
-            let schema = self.document.at(&format!("{COMPONENTS}{name}"))?;
+            let schema = self.document.schema(&name)?;
             let converted = self.convert(schema)?;
             definitions.insert(name, converted);
         }

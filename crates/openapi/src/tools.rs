@@ -160,7 +160,8 @@ impl<C: ApiClient> OpenApi<C> {
             if !filter(&operation) {
                 continue;
             }
-            if tools.len() == MAX_TOOLS {
+            // Those that cannot become tools take time, too.
+            if tools.len() == MAX_TOOLS || skipped.len() >= MAX_TOOLS {
                 let reason = format!("the document has more than {MAX_TOOLS} operations");
                 skipped.push(SkippedOperation { operation, reason });
                 continue;

@@ -48,6 +48,8 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         "/outside": { "get": { "parameters": [
             { "name": "q", "in": "query", "schema": { "$ref": "https://evil.example/schema.json" } },
         ] } },
+        "/name": { "get": { "parameters": [{ "name": "n".repeat(2_000), "in": "query" }] } },
+        "/again": { "get": { "parameters": vec![json!({ "name": "q", "in": "query" }); 257] } },
         "/large": { "get": { "parameters": [{ "name": "q", "in": "query", "description": large }] } },
         "/a/../b": { "get": {} },
         "/a/..\\..\\x": { "get": {} },
@@ -95,7 +97,9 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
             "/lost: the reference \"#/components/parameters/none\" has no target i",
             "/circle: more than 16 references lead from one to the next",
             "/outside: the schema reference \"https://evil.example/schema.json\" must",
-            "/large: the input schema has more than 65536 bytes",
+            "/name: the name of a parameter has more than 1024 bytes",
+            "/again: the operation has more than 256 parameters",
+            "/large: the input schema has more than 65536 bytes, or refers to its",
             "/a/../b: the path contains a dot segment, or a character that is not ",
             "/a/..\\..\\x: the path contains a dot segment, or a character that is not ",
             "/a/%2e%2e/x: the path contains a dot segment, or a character that is not ",
@@ -213,6 +217,49 @@ async fn invalid_schemas_do_not_concern_other_operations() {
     assert_eq!(*schema, json!({ "properties": { "pattern": {} } }));
 }
 
+/// As tools that join the files of a document write them (RFC 6901, section 6).
+#[tokio::test]
+async fn references_may_be_percent_encoded() {
+    let id = json!({ "name": "id", "in": "path", "required": true });
+    let schema = json!({ "$ref": "#/components/schemas/my%3A%3APerson/properties/a%20b" });
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {
+            "/users/{id}": { "get": { "operationId": "a", "parameters": [id] } },
+            "/people/{id}": { "get": { "operationId": "b", "parameters": [
+                { "$ref": "#/paths/~1users~1%7Bid%7D/get/parameters/0" },
+                { "name": "q", "in": "query", "schema": schema },
+            ] } },
+        },
+        "components": { "schemas": { "my::Person": { "properties": { "a b": { "type": "string" } } } } },
+    });
+    let OpenApiTools { tools, skipped, .. } =
+        openapi(&document.to_string(), &Api::default()).build();
+    assert!(skipped.is_empty(), "{skipped:?}");
+    let (client, _) = client(tools, agreed());
+    let tools = client.list_tools().await.unwrap();
+    let input = serde_json::to_value(&tools[1].input_schema).unwrap();
+    let reference = json!({ "$ref": "#/$defs/my::Person/properties/a%20b" });
+    assert_eq!(input["properties"]["q"], reference);
+    assert_eq!(input["required"], json!(["id"]));
+    let call = client.call_tool("b", json!({ "id": "1", "q": "x" })).await.unwrap();
+    assert!(!call.is_error, "{}", call.text());
+}
+
+/// Their operations would all be skipped but one.
+#[test]
+fn ids_without_ascii_letters_are_not_names() {
+    let paths = json!({
+        "/users": { "get": { "operationId": "\u{83b7}\u{53d6}" } },
+        "/users/{id}": {
+            "parameters": [{ "name": "id", "in": "path", "required": true }],
+            "delete": { "operationId": "\u{5220}\u{9664}" },
+        },
+    });
+    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).build();
+    assert_eq!((tools.len(), skipped.len()), (2, 0));
+}
+
 #[tokio::test]
 async fn document_has_a_maximum_number_of_tools() {
     let mut paths = json!({});
@@ -222,4 +269,13 @@ async fn document_has_a_maximum_number_of_tools() {
     let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).build();
     assert_eq!((tools.len(), skipped.len()), (1_000, 10));
     assert_eq!(skipped[0].reason, "the document has more than 1000 operations");
+    // Operations that cannot become tools count, too.
+    let mut paths = json!({});
+    for n in 0..1_001 {
+        paths[format!("/p{n}/{{id}}")] = json!({ "get": {} });
+    }
+    paths["/q"] = json!({ "get": {} });
+    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).build();
+    assert_eq!((tools.len(), skipped.len()), (0, 1_002));
+    assert_eq!(skipped[1_001].reason, "the document has more than 1000 operations");
 }

@@ -47,6 +47,26 @@ async fn call(body: Value) -> (String, Option<String>, Option<String>) {
     (text, question, sent)
 }
 
+/// As the generators of some frameworks write forms with several parts.
+#[tokio::test]
+async fn files_in_parts_of_the_schema_are_files() {
+    let file = json!({ "properties": { "file": { "type": "string", "format": "binary" } } });
+    let tags = json!({ "properties": { "tags": { "type": "string" } } });
+    let schema = json!({ "allOf": [{ "allOf": [file] }, tags] });
+    let operation = json!({ "operationId": "upload", "requestBody": {
+        "required": true, "content": { "multipart/form-data": { "schema": schema } },
+    } });
+    let api = Api::default();
+    let (client, _) = client(tool_of("post", "/upload", operation, &api), agreed());
+    let body = json!({ "file": { "name": "a.txt", "text": "hello" }, "tags": "x" });
+    let result = client.call_tool("upload", json!({ "body": body })).await.unwrap();
+    assert!(!result.is_error, "{}", result.text());
+    let request = api.requests.lock().unwrap().pop().unwrap();
+    let sent = String::from_utf8(request.body().to_vec()).unwrap();
+    assert!(sent.contains("name=\"file\"; filename=\"a.txt\""), "{sent}");
+    assert!(sent.contains("name=\"tags\"\r\n\r\nx"), "{sent}");
+}
+
 #[tokio::test]
 async fn fields_are_parts() {
     let body = json!({

@@ -42,6 +42,16 @@ async fn parameters_are_written_in_their_styles() {
             "?q=a%7Cb",
         ),
         (
+            query(json!({ "style": "pipeDelimited", "explode": false })),
+            json!({ "q": { "R": 100, "G": 200 } }),
+            "?q=G%7C200%7CR%7C100",
+        ),
+        (
+            query(json!({ "style": "spaceDelimited", "explode": false })),
+            json!({ "q": { "R": 100, "G": 200 } }),
+            "?q=G%20200%20R%20100",
+        ),
+        (
             query(json!({ "style": "deepObject" })),
             json!({ "q": { "min": 1, "max": 2 } }),
             "?q%5Bmax%5D=2&q%5Bmin%5D=1",
@@ -318,9 +328,13 @@ async fn object_does_not_set_another_parameter() {
     let parameters = json!([{ "name": "q", "in": "query" }, { "name": "user", "in": "query" }]);
     let operation = json!({ "operationId": "op", "parameters": parameters });
     let (client, _) = client(tool_of("get", "/x", operation, &api), agreed());
-    let arguments = json!({ "q": { "user": "root" }, "user": "me" });
-    let result = client.call_tool("op", arguments).await.unwrap();
-    assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
+    // Many servers read the second as a list with the name `user`.
+    for name in ["user", "user[]"] {
+        let arguments = json!({ "q": { name: "root" }, "user": "me" });
+        let result = client.call_tool("op", arguments).await.unwrap();
+        let text = result.text();
+        assert!(result.is_error && text.contains("another parameter"), "{text}");
+    }
 
     let parameters = json!([
         { "name": "q", "in": "query" },
@@ -334,4 +348,55 @@ async fn object_does_not_set_another_parameter() {
     let arguments = json!({ "q": { "a": "1" }, "filter": { "admin": 0 } });
     assert!(!client.call_tool("op", arguments).await.unwrap().is_error);
     assert_eq!(api.lines(), ["GET https://api.example/v1/x?a=1&filter%5Badmin%5D=0"]);
+}
+
+/// A model that was misled can only send what the document declares for each.
+#[tokio::test]
+async fn parameters_may_have_names_with_brackets() {
+    let parameters = json!([
+        { "name": "page", "in": "query", "style": "deepObject" },
+        { "name": "page[size]", "in": "query" },
+        { "name": "page[number]", "in": "query" },
+    ]);
+    let api = Api::default();
+    let operation = json!({ "operationId": "op", "parameters": parameters });
+    let (client, _) = client(tool_of("get", "/x", operation, &api), agreed());
+    let arguments = json!({ "page": { "size": 1 } });
+    let result = client.call_tool("op", arguments).await.unwrap();
+    assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
+    let arguments = json!({ "page": { "sort": "a" }, "page_size_": 2, "page_number_": 3 });
+    assert!(!client.call_tool("op", arguments).await.unwrap().is_error);
+    let query = "page%5Bsort%5D=a&page%5Bsize%5D=2&page%5Bnumber%5D=3";
+    assert_eq!(api.lines(), [format!("GET https://api.example/v1/x?{query}")]);
+}
+
+/// The document has the same name in several locations, or names without ASCII letters.
+#[tokio::test]
+async fn arguments_have_names_of_their_own() {
+    let parameters = json!([
+        { "name": "\u{7528}", "in": "query" },
+        { "name": "\u{6237}", "in": "query" },
+        { "name": "\u{540d}", "in": "query" },
+        { "name": "\u{5b57}", "in": "query" },
+    ]);
+    let arguments = json!({ "_": 1, "query__": 2, "query___2": 3, "query___3": 4 });
+    let line = sent("/x", parameters, arguments).await;
+    let query = "%E7%94%A8=1&%E6%88%B7=2&%E5%90%8D=3&%E5%AD%97=4";
+    assert_eq!(line, format!("GET https://api.example/v1/x?{query}"));
+}
+
+/// A range has no place in a request.
+#[tokio::test]
+async fn body_has_the_most_exact_media_type() {
+    let kinds = ["application/*+json", "application/merge-patch+json", "application/json"];
+    for (count, expected) in [(1, kinds[2]), (2, kinds[1]), (3, kinds[2])] {
+        let api = Api::default();
+        let content: serde_json::Map<_, _> =
+            kinds.iter().take(count).map(|kind| ((*kind).to_owned(), json!({}))).collect();
+        let operation = json!({ "operationId": "op", "requestBody": { "content": content } });
+        let (client, _) = client(tool_of("patch", "/x", operation, &api), agreed());
+        client.call_tool("op", json!({ "body": {} })).await.unwrap();
+        let request = api.requests.lock().unwrap().pop().unwrap();
+        assert_eq!(request.headers()["content-type"], expected);
+    }
 }

@@ -23,6 +23,10 @@ async fn responses_become_results() {
     assert_eq!(object.text(), r#"{"a":[1]}"#);
     let list = result_of(200, "application/json", b"[1]").await;
     assert_eq!((list.structured_content.clone(), list.text()), (None, "[1]".to_owned()));
+    let deep = [["{\"a\":".repeat(126), "1".to_owned()].concat(), "}".repeat(126)].concat();
+    let deep: &'static str = deep.leak();
+    let result = result_of(200, "application/json", deep.as_bytes()).await;
+    assert_eq!((result.structured_content.clone(), result.text()), (None, deep.to_owned()));
     let text = result_of(200, "text/plain", b"hello").await;
     assert_eq!(text.text(), "hello");
     let broken = result_of(200, "application/json", b"{").await;
