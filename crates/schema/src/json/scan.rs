@@ -1,4 +1,4 @@
-//! A single-pass scanner for requests in their common form: it validates the text and records the
+//! A single-pass scanner for messages in their common form: it validates the text and records the
 //! positions of members.
 //!
 //! The scanner gives up (`None`) on rare forms: `\u` escapes, escapes in keys, exponents, deep
@@ -15,28 +15,29 @@ pub(crate) struct MemberSpan {
     pub(crate) value: Range<usize>,
 }
 
-/// The members of a request as raw JSON, and the positions of the members of its `params`.
+/// The members of a message as raw JSON, and the positions of the members of its `params`.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct RequestOutline<'t> {
+pub(crate) struct MessageOutline<'t> {
     pub(crate) jsonrpc: Option<&'t str>,
     pub(crate) id: Option<&'t str>,
     pub(crate) method: Option<&'t str>,
     pub(crate) params: Option<(&'t str, Vec<MemberSpan>)>,
+    pub(crate) result: Option<&'t str>,
 }
 
 /// Returns what follows a prefix of a text, if the text has it.
 pub(crate) type StripPrefix<'p> = &'p dyn for<'t> Fn(&'t [u8]) -> Option<&'t [u8]>;
 
-/// Scans a request: one JSON object without other members than those of [`RequestOutline`].
+/// Scans a message: one JSON object without other members than those of [`MessageOutline`].
 ///
 /// `known_meta` returns what follows a `_meta` that was validated before, if the one in `params` is
 /// the same. It is then skipped.
-pub(crate) fn scan_request<'t>(
+pub(crate) fn scan_message<'t>(
     text: &'t str,
     known_meta: StripPrefix<'t>,
-) -> Option<RequestOutline<'t>> {
+) -> Option<MessageOutline<'t>> {
     let mut scanner = Scanner::new(text, Some(known_meta));
-    let mut outline = RequestOutline::default();
+    let mut outline = MessageOutline::default();
     let b'{' = scanner.next_byte()? else { return None };
     scanner.object(&mut |scanner, key| {
         scanner.skip_space();
@@ -53,6 +54,7 @@ pub(crate) fn scan_request<'t>(
             "jsonrpc" => outline.jsonrpc = value,
             "id" => outline.id = value,
             "method" => outline.method = value,
+            "result" => outline.result = value,
             "params" => outline.params = value.map(|value| (value, spans)),
             _ => return None,
         }
@@ -329,8 +331,8 @@ mod tests {
     use super::*;
     use crate::json::validate::Validated;
 
-    fn scan(text: &str) -> Option<RequestOutline<'_>> {
-        scan_request(text, &|_| None)
+    fn scan(text: &str) -> Option<MessageOutline<'_>> {
+        scan_message(text, &|_| None)
     }
 
     fn is_valid(text: &str) -> bool {
@@ -355,9 +357,11 @@ mod tests {
         for text in ["{}", "{\"a\" : true}\n", r#"{"a":"x\n\"y\"\\","b":-0,"c":[ ]}"#] {
             assert!(scan_object(text).is_some() && is_valid(text), "{text}");
         }
-        for text in [r#"{"result":1}"#, r#"{"params":[]}"#, r#"{"id":1} {}"#] {
+        for text in [r#"{"error":1}"#, r#"{"params":[]}"#, r#"{"id":1} {}"#] {
             assert!(scan(text).is_none(), "{text}");
         }
+        let outline = scan(r#"{"id":1,"result":{"a":[1] } }"#).unwrap();
+        assert_eq!((outline.id, outline.result), (Some("1"), Some(r#"{"a":[1] }"#)));
     }
 
     #[test]
@@ -367,20 +371,20 @@ mod tests {
         let text_of_known = r#"{"a":1,"a":\2}"#;
         let known: StripPrefix<'_> = &|text| text.strip_prefix(text_of_known.as_bytes());
         let whole = text(text_of_known);
-        let outline = scan_request(&whole, known).unwrap();
+        let outline = scan_message(&whole, known).unwrap();
         let (params, spans) = outline.params.unwrap();
         let values: Vec<_> = spans.iter().map(|span| &params[span.value.clone()]).collect();
         assert_eq!(values, [text_of_known, "[]"]);
         assert_eq!(scan(&whole), None);
-        assert_eq!(scan_request(&whole.replace("_meta", "meta"), known), None, "under another key");
+        assert_eq!(scan_message(&whole.replace("_meta", "meta"), known), None, "under another key");
         assert_eq!(
-            scan_request(&text(&text_of_known.replace('2', "3")), known),
+            scan_message(&text(&text_of_known.replace('2', "3")), known),
             None,
             "different text"
         );
-        assert_eq!(scan_request(&whole.replace('2', "2} {"), known), None, "more text after it");
+        assert_eq!(scan_message(&whole.replace('2', "2} {"), known), None, "more text after it");
         let other = text(r#"{"a":1}"#);
-        assert_eq!(scan_request(&other, known), scan(&other));
+        assert_eq!(scan_message(&other, known), scan(&other));
     }
 
     #[test]

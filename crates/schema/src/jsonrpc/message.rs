@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::Object;
-use crate::json::scan::{self, RequestOutline};
+use crate::json::scan::{self, MessageOutline};
 use crate::json::{self, CowStr, MAX_DEPTH, validate};
 use crate::jsonrpc::request::Version;
 use crate::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response, code};
@@ -90,16 +90,15 @@ impl Message {
         depth: usize,
         known_meta: &KnownMeta,
     ) -> Result<Self, ErrorObject> {
-        let parse_error = |why: &dyn fmt::Display| {
-            ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
-        };
         Self::check_depth(body, depth)?;
         let body = str::from_utf8(body).map_err(|error| parse_error(&error))?;
-        if let Some(request) = scan::scan_request(body, &|text| known_meta.strip_from(text))
-            .and_then(request_from_outline)
-        {
-            return Ok(Self::Request(request));
-        }
+        scan::scan_message(body, &|text| known_meta.strip_from(text))
+            .and_then(message_from_outline)
+            .map_or_else(|| Self::parse_uncommon(body), Ok)
+    }
+
+    /// Reads a message in a form that the scanner does not accept.
+    fn parse_uncommon(body: &str) -> Result<Self, ErrorObject> {
         validate::validate(body).map_err(|error| parse_error(&error))?;
         let invalid = |why: String| ErrorObject::invalid_request(format!("Invalid request: {why}"));
         if !body.trim_ascii_start().starts_with('{') {
@@ -134,16 +133,30 @@ impl Message {
     }
 }
 
-/// Builds a request from its outline. `None` leaves the decision to [`Envelope`].
-fn request_from_outline(outline: RequestOutline<'_>) -> Option<Request> {
-    let RequestOutline { jsonrpc, id, method, params } = outline;
-    let method = method?.strip_prefix('"')?.strip_suffix('"').filter(|m| !m.contains('\\'))?;
+fn parse_error(why: &dyn fmt::Display) -> ErrorObject {
+    ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
+}
+
+/// Builds a message from its outline. `None` leaves the decision to [`Envelope`].
+fn message_from_outline(outline: MessageOutline<'_>) -> Option<Message> {
+    let MessageOutline { jsonrpc, id, method, params, result } = outline;
     if jsonrpc != Some("\"2.0\"") {
         return None;
     }
-    let id = serde_json::from_str(id?).ok()?;
+    let id = id.map(serde_json::from_str).transpose().ok()?;
+    if let Some(result) = result {
+        let id = Some(id.filter(|_| method.is_none() && params.is_none())?);
+        let result: &RawValue = serde_json::from_str(result).ok()?;
+        return Some(Message::Response(Response { id, outcome: Ok(result.to_owned()) }));
+    }
+    let method = method?.strip_prefix('"')?.strip_suffix('"').filter(|m| !m.contains('\\'))?;
+    let Some(id) = id else {
+        let params = params.map(|(text, _)| serde_json::from_str::<&RawValue>(text));
+        let params = params.transpose().ok()?.map(ToOwned::to_owned);
+        return Some(Message::Notification(Notification::from_raw(method.to_owned(), params)));
+    };
     let params = params.map(|(text, members)| Params::from_spans(text, members));
-    Some(Request::new(id, method, params))
+    Some(Message::Request(Request::new(id, method, params)))
 }
 
 #[derive(Deserialize)]
@@ -282,6 +295,42 @@ mod tests {
         let error = Message::parse(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\"}").unwrap_err();
         assert_eq!(error.code, code::PARSE_ERROR);
         assert!(error.message.contains("utf-8"), "{}", error.message);
+    }
+
+    /// Tries every text that is a byte away from a seed.
+    #[test]
+    fn common_forms_are_read_like_others() {
+        let shown = |message: Message| match message {
+            Message::Request(Request { id, method, params, .. }) => {
+                format!("{id:?} {method} {:?}", params.as_ref().map(Params::as_str))
+            }
+            Message::Notification(Notification { method, params, .. }) => {
+                format!("{method} {params:?}")
+            }
+            Message::Response(Response { id, outcome }) => format!("{id:?} {outcome:?}"),
+        };
+        let mut compared = 0;
+        for seed in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1],"b":"x"}}"#,
+            r#"{"jsonrpc":"2.0","method":"m","params":{"a":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":"1","result":{"a":[{"b":null}]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[],"method":"m","params":{}}"#,
+        ] {
+            for at in 0..seed.len() {
+                for byte in b"\"\\{}[]:,.-0129n x\n".iter().copied() {
+                    let mut text = seed.as_bytes().to_vec();
+                    text[at] = byte;
+                    let text = String::from_utf8(text).unwrap();
+                    let outline = scan::scan_message(&text, &|_| None);
+                    if let Some(message) = outline.and_then(message_from_outline) {
+                        let other = Message::parse_uncommon(&text).expect(&text);
+                        assert_eq!(shown(message), shown(other), "{text}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+        assert!(compared > 200, "{compared}");
     }
 
     #[test]
