@@ -25,16 +25,16 @@ pub(crate) fn run(options: &options::Install, json: bool) -> Result<ExitCode> {
     let text = before.as_deref().unwrap_or_default();
     let name = &options.name;
     let change = Change::new(text, section, name, &entry).map_err(|why| {
-        let by_hand = json!({ section: { name: hidden(&entry, &GIVEN) } });
+        let by_hand = json!({ section: { name: hidden(&entry, is_given) } });
         Failure::usage(format!("{shown} {why}. It was not changed. Add this by hand:\n{by_hand:#}"))
     })?;
     let is_needed = change.old.as_ref() != Some(&entry);
     if is_needed {
         output::note(&format!("{shown}, {section:?}:"));
         if let Some(old) = &change.old {
-            show('-', name, &hidden(old, &KNOWN));
+            show('-', name, &hidden(old, is_known));
         }
-        show('+', name, &hidden(&entry, &GIVEN));
+        show('+', name, &hidden(&entry, is_given));
     }
     let is_written = is_needed && !options.dry_run && (options.yes || ask(&shown)?);
     if is_written {
@@ -64,24 +64,28 @@ fn ask(path: &str) -> Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// The members of an entry that are shown if they were given on the command line.
-const GIVEN: [&str; 5] = ["type", "command", "args", "url", "httpUrl"];
+/// Returns true for members of the new entry that are shown: they were given on the command line.
+fn is_given(name: &str, _: &Value) -> bool {
+    name != "env"
+}
 
-/// The members that are shown of any entry. Arguments and URLs may contain secrets.
-const KNOWN: [&str; 2] = ["type", "command"];
+/// Returns true for members of any entry that are shown. Arguments and URLs may contain secrets.
+fn is_known(name: &str, value: &Value) -> bool {
+    ["type", "command"].contains(&name) && value.is_string()
+}
 
-/// Returns an entry without the texts of members that are not `shown`, which may be secrets.
-fn hidden(entry: &Value, shown: &[&str]) -> Value {
+/// Returns an entry without the values that are not shown, which may be secrets.
+fn hidden(entry: &Value, is_shown: fn(&str, &Value) -> bool) -> Value {
     match entry {
         Value::Object(members) => {
             let member = |(name, value): (&String, &Value)| {
-                let is_shown = shown.contains(&name.as_str());
-                (name.clone(), if is_shown { value.clone() } else { hidden(value, &[]) })
+                let shown = is_shown(name, value).then(|| value.clone());
+                (name.clone(), shown.unwrap_or_else(|| hidden(value, |_, _| false)))
             };
             members.iter().map(member).collect()
         }
-        Value::Array(values) => values.iter().map(|value| hidden(value, &[])).collect(),
-        Value::String(_) => "…".into(),
+        Value::Array(values) => values.iter().map(|value| hidden(value, |_, _| false)).collect(),
+        Value::String(_) | Value::Number(_) => "…".into(),
         other => other.clone(),
     }
 }

@@ -57,9 +57,9 @@ pub(crate) fn run(path: &Path, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the manifest of the workspace that a new package is in.
+/// Returns the manifest of the workspace that a new package is in, whose folder exists.
 fn workspace(package: &Path) -> Option<PathBuf> {
-    let package = std::path::absolute(package).ok()?;
+    let package = package.canonicalize().ok()?;
     let manifests = package.ancestors().skip(1).map(|folder| folder.join("Cargo.toml"));
     let has_workspace = |manifest: &PathBuf| {
         let text = fs::read_to_string(manifest).unwrap_or_default();

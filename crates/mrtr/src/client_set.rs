@@ -20,7 +20,7 @@ use crate::http_connection::HttpConnection;
 ///
 /// The configuration has the format that MCP hosts share: an object `mcpServers` with an entry for
 /// each server. An entry has either `command`, `args`, `env` and `cwd` (the folder in which the
-/// process starts), or `url` (also as `httpUrl`) and `headers`.
+/// process starts), or `url` and `headers`. A URL in `httpUrl` takes precedence over `url`.
 ///
 /// In the texts of an entry, `${NAME}` is replaced by the environment variable `NAME`, so that the
 /// file needs no secrets. An entry with `disabled: true` is skipped, and unknown members are
@@ -92,6 +92,7 @@ struct Config {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ServerEntry {
     r#type: Option<String>,
     command: Option<String>,
@@ -101,8 +102,9 @@ struct ServerEntry {
     env: BTreeMap<String, String>,
     /// The folder in which the process starts.
     cwd: Option<String>,
-    #[serde(alias = "httpUrl")]
     url: Option<String>,
+    /// The URL in the configuration of Gemini CLI, where `url` is that of an older transport.
+    http_url: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     #[serde(default)]
@@ -123,13 +125,14 @@ impl ClientSet {
     ///
     /// Fails if the configuration is not JSON of the described format. An entry is invalid if
     ///
-    /// - its environment variable is not set, or `${` has no `}`,
+    /// - its environment variable is not set, or `${` is not followed by a name and `}`,
     /// - it has both or neither of `command` and `url`,
     /// - its `type` is unknown, or does not match its other members,
     /// - its URL or one of its headers is invalid,
     /// - its name is empty, or has the same prefix as another name.
     ///
-    /// The error names the server, and contains no text of its entry but names.
+    /// The error names the server, and contains none of its arguments, environment variables and
+    /// headers, which may be secret.
     pub fn from_json(
         config: &str,
         configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
@@ -248,7 +251,8 @@ impl ServerEntry {
         &self,
         configure_http: impl FnOnce(HttpClientBuilder) -> HttpClientBuilder,
     ) -> Result<Connection, String> {
-        match (self.r#type.as_deref(), &self.command, &self.url) {
+        let url = self.http_url.as_ref().or(self.url.as_ref());
+        match (self.r#type.as_deref(), &self.command, url) {
             (None | Some("stdio"), Some(command), None) => {
                 let args = self.args.iter().map(|arg| expand("args", arg));
                 let args = args.collect::<Result<Vec<_>, _>>()?;
@@ -300,14 +304,16 @@ fn expand(member: &str, text: &str) -> Result<String, String> {
     let mut parts = text.split("${");
     let mut expanded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let name_and_rest = part.split_once('}');
-        let name_and_rest = name_and_rest.filter(|(name, _)| name.chars().all(is_allowed));
-        let (name, rest) = name_and_rest.ok_or_else(|| {
-            format!("{member}: \"${{\" is not followed by the name of a variable and \"}}\"")
-        })?;
-        let value = std::env::var(name);
-        let not_set = |_| format!("{member}: the environment variable {name} is not set");
-        expanded += &value.map_err(not_set)?;
+        let (name, rest) = part.split_once('}').unwrap_or_default();
+        let value = std::env::var(name).map_err(|_| {
+            // Anything else may be a secret.
+            if name.is_empty() || !name.chars().all(is_allowed) {
+                format!("{member}: \"${{\" is not followed by the name of a variable and \"}}\"")
+            } else {
+                format!("{member}: the environment variable {name} is not set")
+            }
+        });
+        expanded += &value?;
         expanded += rest;
     }
     Ok(expanded)

@@ -90,6 +90,9 @@ impl Document {
         let pointer = reference.strip_prefix('#').map(percent_decode_str);
         let pointer = pointer.and_then(|pointer| pointer.decode_utf8().ok());
         let found = pointer.and_then(|pointer| self.root.pointer(&pointer));
+        // Some documents have references that are not encoded.
+        let as_is = || self.root.pointer(reference.strip_prefix('#')?);
+        let found = found.or_else(as_is);
         found.ok_or_else(|| format!("the reference {reference:?} has no target in this document"))
     }
 

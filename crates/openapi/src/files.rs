@@ -38,9 +38,13 @@ fn form_with_files(
     level: usize,
 ) -> Result<Option<Object>, String> {
     let resolved = document.resolve(schema)?;
-    take(budget, resolved)?;
+    // The parts of a schema are counted with it.
+    let is_reference = schema.get("$ref").is_some();
+    if level == 0 || is_reference {
+        take(budget, resolved)?;
+    }
     let mut form = resolved.as_object().cloned().unwrap_or_default();
-    if schema.get("$ref").is_some() {
+    if is_reference {
         take(budget, schema)?;
         add_siblings(&mut form, schema);
     }

@@ -1,6 +1,5 @@
 //! Requests to the API.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::str::Chars;
 
@@ -27,8 +26,7 @@ impl Plan {
         let mut query = Pairs::default();
         let mut request = Request::new(Bytes::new());
         let of_query = self.parameters.iter().filter(|other| other.location == Location::Query);
-        let of_query: HashSet<_> = of_query.map(|other| encode(&other.name)).collect();
-        let bases: HashSet<_> = of_query.iter().map(|name| base_of(name)).collect();
+        let of_query: Vec<_> = of_query.map(|other| encode(&other.name)).collect();
         for parameter in &self.parameters {
             let Some(value) = arguments.0.get(&parameter.argument) else {
                 if parameter.location == Location::Path {
@@ -52,14 +50,13 @@ impl Plan {
                 Location::Query => {
                     let before = query.all().len();
                     parameter.write(value, &mut query).map_err(of_argument)?;
-                    // Members of an object are parameters, too. Servers also read `name[]` and
-                    // `name[member]` as parts of `name`.
+                    // Members of an object are parameters, too.
                     let own = encode(&parameter.name);
+                    let others = of_query.iter().filter(|other| !contains(other, &own));
+                    let others: Vec<_> = others.collect();
                     let is_of_other = |name: &String| {
-                        let is_own_part = || base_of(name) == base_of(&own);
-                        *name != own
-                            && (of_query.contains(name)
-                                || bases.contains(base_of(name)) && !is_own_part())
+                        let sets = |other: &&String| contains(other, name) || contains(name, other);
+                        *name != own && others.iter().any(sets)
                     };
                     let mut names = query.all().iter().skip(before).map(|(name, _)| name);
                     if names.any(is_of_other) {
@@ -199,9 +196,11 @@ fn visible(c: char) -> String {
     if is_invisible { c.escape_unicode().to_string() } else { c.to_string() }
 }
 
-/// Returns an encoded name without what follows in brackets.
-fn base_of(name: &str) -> &str {
-    name.split_once("%5B").map_or(name, |(base, _)| base)
+/// Returns true if servers may read the encoded name `inner` as `outer`, or as a part of it, such
+/// as `outer[]` and `outer[member]`.
+fn contains(outer: &str, inner: &str) -> bool {
+    let rest = inner.strip_prefix(outer.strip_suffix("%5B%5D").unwrap_or(outer));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("%5B"))
 }
 
 fn invalid(argument: &str, why: &str) -> Error {

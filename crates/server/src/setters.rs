@@ -49,7 +49,7 @@ macro_rules! call_setters {
             /// A request without it gets 403 before the handler runs, with a challenge that names
             /// all scopes that the call needs. Scopes that only some calls need are for
             /// [`Context::require_scope`](crate::Context::require_scope). The contents of a
-            /// resource that declares a scope are `private` to their caller (specification:
+            /// resource with a scope of either kind are `private` to their caller (specification:
             /// caching).
             ///
             /// The layer that checks tokens attaches the scopes

@@ -74,7 +74,8 @@ pub(crate) fn normalized(uri: &str) -> String {
 pub(crate) fn folded(normalized: &str) -> String {
     let chars = normalized.chars().filter(|char| !"\t\r\n".contains(*char));
     // Some letters have the same upper case, but another lower case.
-    chars.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    let upper = chars.flat_map(char::to_lowercase).flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).collect()
 }
 
 /// Replaces several slashes by one, except after the scheme.

@@ -171,6 +171,7 @@ fn config_errors_name_the_server_and_the_problem() {
     assert!(error.contains("expected a map at line 1") && !error.contains("secret"), "{error}");
     // As Gemini CLI writes it.
     set(&json!({ "mcpServers": { "s": { "httpUrl": "http://x" } } })).unwrap();
+    set(&json!({ "mcpServers": { "s": { "httpUrl": "http://x", "url": "ftp://x" } } })).unwrap();
     // A text may refer to environment variables.
     set(&json!({ "mcpServers": { "s": { "command": "x", "args": ["${PATH}:${PATH}"] } } }))
         .unwrap();

@@ -52,8 +52,11 @@ async fn call(body: Value) -> (String, Option<String>, Option<String>) {
 async fn files_in_parts_of_the_schema_are_files() {
     let file = json!({ "properties": { "file": { "type": "string", "format": "binary" } } });
     let tags = json!({ "properties": { "tags": { "type": "string" } } });
-    let schema = json!({ "allOf": [{ "allOf": [file] }, tags] });
-    let operation = json!({ "operationId": "upload", "requestBody": {
+    let note =
+        json!({ "properties": { "note": { "type": "string", "title": "x".repeat(40_000) } } });
+    let part = json!({ "$ref": "#/paths/~1upload/post/x-part" });
+    let schema = json!({ "allOf": [{ "allOf": [part] }, tags, note] });
+    let operation = json!({ "operationId": "upload", "x-part": file, "requestBody": {
         "required": true, "content": { "multipart/form-data": { "schema": schema } },
     } });
     let api = Api::default();

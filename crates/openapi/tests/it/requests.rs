@@ -361,13 +361,22 @@ async fn parameters_may_have_names_with_brackets() {
     let api = Api::default();
     let operation = json!({ "operationId": "op", "parameters": parameters });
     let (client, _) = client(tool_of("get", "/x", operation, &api), agreed());
-    let arguments = json!({ "page": { "size": 1 } });
-    let result = client.call_tool("op", arguments).await.unwrap();
-    assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
+    for size in [json!(1), json!([1]), json!({ "x": 1 })] {
+        let result = client.call_tool("op", json!({ "page": { "size": size } })).await.unwrap();
+        let text = result.text();
+        assert!(result.is_error && text.contains("another parameter"), "{text}");
+    }
     let arguments = json!({ "page": { "sort": "a" }, "page_size_": 2, "page_number_": 3 });
     assert!(!client.call_tool("op", arguments).await.unwrap().is_error);
     let query = "page%5Bsort%5D=a&page%5Bsize%5D=2&page%5Bnumber%5D=3";
     assert_eq!(api.lines(), [format!("GET https://api.example/v1/x?{query}")]);
+    // Names that only resemble each other.
+    let parameters = json!([
+        { "name": "filter[status]", "in": "query" },
+        { "name": "q", "in": "query" },
+    ]);
+    let line = sent("/x", parameters, json!({ "q": { "filter[name]": "a" } })).await;
+    assert_eq!(line, "GET https://api.example/v1/x?filter%5Bname%5D=a");
 }
 
 /// The document has the same name in several locations, or names without ASCII letters.

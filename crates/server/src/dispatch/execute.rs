@@ -202,6 +202,11 @@ impl<'a> RoundExecution<'a> {
         response
     }
 
+    /// Returns true if the handler has required a scope.
+    pub(super) fn requires_scope(&self) -> bool {
+        self.round.requires_scope()
+    }
+
     /// Claims a single-use state. Returns its earlier response, if it was used.
     ///
     /// # Errors

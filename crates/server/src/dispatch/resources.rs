@@ -133,7 +133,10 @@ impl Registry {
                     Ok(result) => {
                         let mut result = complete_contents(*result, &call.uri, info, retried);
                         let is_public = result.cache_scope == CacheScope::Public;
-                        if is_public && self.is_restricted(&call.uri, info.options) {
+                        if is_public
+                            && (round.requires_scope()
+                                || self.is_restricted(&call.uri, info.options))
+                        {
                             result.cache_scope = CacheScope::Private;
                         }
                         let fits = result.contents.iter().try_for_each(ResourceContents::validate);

@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) handed_over: bool,
     /// True if the access token lacks a scope that the handler requires.
     pub(super) lacks_scope: bool,
+    /// True if the handler has required a scope, which the access token may have.
+    pub(super) requires_scope: bool,
     fault: Option<Fault>,
     pub(super) closed: bool,
     /// True if the round has begun a step, or has ended and had recorded a step or a decision.

@@ -44,7 +44,13 @@ impl Round {
             state.replay.push_decision(&key, SCOPE);
         }
         state.lacks_scope |= !is_granted;
+        state.requires_scope = true;
         is_granted
+    }
+
+    /// Returns true if the handler has required a scope.
+    pub(crate) fn requires_scope(&self) -> bool {
+        self.lock().requires_scope
     }
 }
 

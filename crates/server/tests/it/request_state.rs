@@ -246,7 +246,8 @@ async fn debug_output_hides_answers_and_credentials() {
     let show = async |cx: ManualContext| -> mrtr_server::Result<ManualOutput<ToolOutput>> {
         Ok(format!("{:?} {:?} {:?}", cx.parts(), cx.answers(), cx.unsolicited_answers()).into())
     };
-    let server = replica(&TestClock::default()).tool(Tool::manual("t", "", show)).build().unwrap();
+    let server = replica(&TestClock::default()).allow_anonymous();
+    let server = server.tool(Tool::manual("t", "", show)).build().unwrap();
     let answers = json!({ "a": { "action": "accept", "content": { "text": "an answer" } } });
     let call = json!({ "name": "t", "arguments": {}, "inputResponses": answers });
     let params = with_meta(call);

@@ -263,20 +263,24 @@ async fn contents_with_a_rule_are_private_whatever_the_handler_says() {
         (result.ttl_ms, result.cache_scope) = (1_000, CacheScope::Public);
         ResourceOutput::from(result)
     };
+    let require = async |cx: Context| -> mrtr_server::Result<_> {
+        cx.require_scope("admin").await?;
+        Ok("x")
+    };
     let public = CacheControl::public(Duration::from_secs(2));
     let server = replica(&TestClock::default())
         .resource(Resource::new("doc://r", "r", read).visible_to(is_admin))
         .resource(Resource::new("doc://s", "s", async || "x").cache(public).visible_to(is_admin))
         .resource(Resource::new("doc://t", "t", async || "x").cache(public))
-        .resource(
-            Resource::new("doc://u", "u", async || "x").cache(public).requires_scope("admin"),
-        );
+        .resource(Resource::new("doc://u", "u", async || "x").cache(public).requires_scope("admin"))
+        .resource(Resource::new("doc://v", "v", require).cache(public));
     let server = server.build().unwrap();
     for (uri, ttl, scope) in [
         ("doc://r", 1_000, "private"),
         ("doc://s", 2_000, "private"),
         ("doc://t", 2_000, "public"),
         ("doc://u", 2_000, "private"),
+        ("doc://v", 2_000, "private"),
     ] {
         let result = send(&server, &["admin"], "resources/read", json!({ "uri": uri })).await;
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(ttl), &json!(scope)));
