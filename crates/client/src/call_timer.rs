@@ -31,13 +31,20 @@ impl CallTimer {
         self.remaining.is_none_or(|remaining| delay < remaining)
     }
 
-    /// Runs `future` within the remaining time, and subtracts the time it took.
+    /// Runs `future` within the remaining time, and subtracts the time it took. Returns the error
+    /// of a call that has timed out.
     pub(crate) async fn run<R>(
         &mut self,
         future: impl Future<Output = R>,
         machine: &Machine,
     ) -> Result<R, CallError> {
-        let Some(remaining) = self.remaining else { return Ok(future.await) };
+        self.within(future).await.ok_or_else(|| self.timed_out(machine))
+    }
+
+    /// Runs `future` within the remaining time, and subtracts the time it took. Returns `None` if
+    /// the time is over.
+    pub(crate) async fn within<R>(&mut self, future: impl Future<Output = R>) -> Option<R> {
+        let Some(remaining) = self.remaining else { return Some(future.await) };
         let user_time = || self.user_time.as_ref().map_or(Duration::ZERO, UserTime::total);
         let (start, user_time_before) = (Instant::now(), user_time());
         let mut future = pin!(future);
@@ -57,7 +64,7 @@ impl CallTimer {
             left = left.max(USER_INTERVAL);
         };
         self.remaining = Some(left);
-        outcome.map_err(|_| self.timed_out(machine))
+        outcome.ok()
     }
 
     fn timed_out(&self, machine: &Machine) -> CallError {

@@ -118,9 +118,10 @@ impl<T: Transport> Client<T> {
 
     /// Removes all results from the cache, so that the next calls reach the server.
     ///
-    /// Call it to read lists that must be consistent with each other, or when the credentials of a
-    /// transport change that does not tell
-    /// ([`Transport::authorization_epoch`](crate::Transport::authorization_epoch)).
+    /// Call it to read lists that must be consistent with each other, and when the credentials
+    /// become those of another user: a transport tells of other credentials
+    /// ([`Transport::authorization_epoch`](crate::Transport::authorization_epoch)) only when it has
+    /// sent them, and a cached result needs no request.
     pub fn clear_cache(&self) {
         self.shared.cache.clear();
     }

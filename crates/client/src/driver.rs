@@ -57,7 +57,7 @@ impl InputSource {
 }
 
 /// Maximum number of times in a row that a request about a task is sent again after a transport
-/// error: for about 45 s.
+/// error, or an internal error of the server: for about 45 s.
 const TASK_RETRIES: u32 = 12;
 
 /// The response to a request: a result, or a JSON-RPC error.
@@ -102,26 +102,46 @@ impl<T: Transport> Client<T> {
 
     async fn drive_rounds(
         &self,
+        machine: Machine,
+        action: Action,
+        input: InputSource,
+    ) -> Result<Driven, CallError> {
+        let mut guard = CancelOnDrop::new(self);
+        let driven = self.drive_watched(machine, action, input, &mut guard).await;
+        // After any other error, the task goes on.
+        if !driven.as_ref().is_err_and(CallError::is_timeout) {
+            guard.disarm();
+        }
+        driven
+    }
+
+    async fn drive_watched(
+        &self,
         mut machine: Machine,
         mut action: Action,
         mut input: InputSource,
+        guard: &mut CancelOnDrop<T>,
     ) -> Result<Driven, CallError> {
         machine.accept_result_types(&self.shared.result_types);
         let mut timer = CallTimer::new(self.options.timeout, self.options.user_time.clone());
         let mut rounds = 0;
         let mut retries = 0;
         let mut task_retries = 0;
-        let mut guard = CancelOnDrop::new(self);
         loop {
             guard.watch(machine.call());
             let event = match action {
                 Action::Complete(result) => {
-                    guard.disarm();
                     return Ok(Driven::Completed(Completed { result, rounds }));
                 }
                 Action::Send(request) => {
                     rounds += 1;
-                    match self.round(&machine, request, rounds, &mut timer).await? {
+                    let outcome = match self.round(&machine, request, rounds, &mut timer).await? {
+                        Ok(Err(error)) if machine.is_failed_poll(&error) => {
+                            Err(CallError::server(error))
+                        }
+                        outcome => outcome,
+                    };
+                    match outcome {
                         Ok(outcome) => {
                             task_retries = 0;
                             Event::Response(outcome)
@@ -145,17 +165,13 @@ impl<T: Transport> Client<T> {
                     }
                     InputSource::Application { responses, .. } => match responses.take() {
                         Some(responses) => Event::Input(responses),
-                        None => {
-                            guard.disarm();
-                            return pause(machine);
-                        }
+                        None => return pause(machine),
                     },
                 },
                 Action::Wait(_)
                     if (machine.is_task() || self.options.pause_in_every_round)
                         && input.pauses_before_wait() =>
                 {
-                    guard.disarm();
                     return pause(machine);
                 }
                 Action::Wait(delay) => {
@@ -319,14 +335,16 @@ fn pause(machine: Machine) -> Result<Driven, CallError> {
     machine.pause().map(Driven::Paused).ok_or_else(CallError::unexpected_pause)
 }
 
-/// Returns the delay before a request that failed is sent again, or its error.
+/// Returns the delay before a request that failed is sent again, or its error. That of a server is
+/// one about a task that goes on.
 fn delay_before_retry(
     error: CallError,
     retries: u32,
     limit: u32,
     timer: &CallTimer,
 ) -> Result<Duration, CallError> {
-    let may_retry = error.is_transient() && retries < limit;
+    let is_transient = error.is_transient() || error.as_server_error().is_some();
+    let may_retry = is_transient && retries < limit;
     let delay = retry_delay(retries, error.retry_after()).filter(|delay| timer.allows(*delay));
     let Some(delay) = delay.filter(|_| may_retry) else { return Err(error) };
     tracing::debug!(target: "mrtr::client", %error, "sending the request again");

@@ -15,6 +15,7 @@ use mrtr_schema::tool::{ListToolsResult, Tool};
 use mrtr_transport::Transport;
 use serde::de::DeserializeOwned;
 
+use crate::call_timer::CallTimer;
 use crate::client::Client;
 use crate::error::CallError;
 use crate::json::encode_param;
@@ -106,11 +107,13 @@ impl<T: Transport> Client<T> {
         method: &str,
         split: impl Fn(P) -> (Vec<I>, Option<String>),
     ) -> Result<Vec<I>, CallError> {
+        let (timeout, user_time) = (self.options.timeout, self.options.user_time.clone());
         let pages = self.read_pages(method, split);
-        let Some(timeout) = self.options.timeout else { return pages.await };
-        tokio::time::timeout(timeout, pages).await.map_err(|_| {
-            CallError::timeout(format!("{method} with all its pages timed out after {timeout:?}"))
-        })?
+        CallTimer::new(timeout, user_time).within(pages).await.unwrap_or_else(|| {
+            let timeout = timeout.unwrap_or_default();
+            let why = format!("{method} with all its pages timed out after {timeout:?}");
+            Err(CallError::timeout(why))
+        })
     }
 
     async fn read_pages<P: DeserializeOwned, I>(

@@ -246,6 +246,12 @@ impl Machine {
         self.exchange != Exchange::Call || is_task_method
     }
 
+    /// Returns true if the server failed to read or update the task of the call: the task itself
+    /// goes on (extension "tasks": clients poll until a terminal status).
+    pub(crate) fn is_failed_poll(&self, error: &ErrorObject) -> bool {
+        self.exchange != Exchange::Call && error.code == code::INTERNAL_ERROR
+    }
+
     pub(crate) fn call(&self) -> &PendingCall {
         &self.call
     }
@@ -371,6 +377,7 @@ impl Machine {
             return Err(CallError::protocol(format!("{method} must not request input")));
         }
         let InputRequiredResult { input_requests, request_state, .. } = result;
+        let input_requests = input_requests.filter(|requests| !requests.0.is_empty());
         if input_requests.is_none() && request_state.is_none() {
             return Err(CallError::protocol(
                 "an input_required result has neither inputRequests nor requestState",
@@ -378,7 +385,7 @@ impl Machine {
         }
         self.call.state = request_state;
         self.responses = None;
-        match input_requests.filter(|requests| !requests.0.is_empty()) {
+        match input_requests {
             Some(requests) => self.request_input(requests),
             None => self.wait(),
         }

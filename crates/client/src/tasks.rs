@@ -84,7 +84,7 @@ impl<T: Transport> CancelOnDrop<T> {
         }
     }
 
-    /// Leaves the task alone: the call is complete, or paused.
+    /// Leaves the task alone: the call is complete, or paused, or the task goes on without it.
     pub(crate) fn disarm(mut self) {
         self.task_id = None;
     }

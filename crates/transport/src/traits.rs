@@ -183,9 +183,10 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Returns a number that changes when requests are sent with another authorization, such as a
-    /// new access token. Clients use no cached result of another authorization (specification:
-    /// server utilities, "Caching"). Default: 0, for transports whose authorization never changes.
+    /// Returns a number that changes when a request is sent with another authorization than the
+    /// last one, such as a new access token. It does not return to an earlier value. Clients use no
+    /// cached result from before a change (specification: server utilities, "Caching"). Default: 0,
+    /// for transports whose authorization never changes.
     fn authorization_epoch(&self) -> u64 {
         0
     }

@@ -108,6 +108,10 @@ fn protocol_violations_are_attributed_to_the_server() {
         (r#"{"resultType":"other"}"#, "unknown resultType \"other\""),
         (r#"{"resultType":"input_required"}"#, "neither inputRequests nor requestState"),
         (
+            r#"{"resultType":"input_required","inputRequests":{}}"#,
+            "neither inputRequests nor requestState",
+        ),
+        (
             r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,
             "unknown input request",
         ),

@@ -117,7 +117,8 @@ impl Transport for LoggingIn {
         sleep(Duration::from_mins(10)).await;
         drop(waiting);
         sleep(self.1).await;
-        let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
+        let result = r#"{"content":[],"tools":[],"ttlMs":0,"cacheScope":"private"}"#;
+        let outcome = Ok(RawValue::from_string(result.to_owned()).unwrap());
         Ok(Response { id: Some(outgoing.request.id), outcome })
     }
 }
@@ -129,11 +130,18 @@ async fn time_of_the_user_can_be_excluded_from_the_timeout() {
         let transport = LoggingIn(user_time.clone(), Duration::from_secs(after));
         let client = Client::builder(transport).call_timeout(Duration::from_mins(1));
         let client = if is_excluded { client.exclude_user_time(user_time) } else { client };
-        let begun = Instant::now();
-        let result = client.build().call_tool("t", json!({})).await;
-        assert_eq!(result.is_ok(), in_time, "{after}: {result:?}");
-        let error = result.err().is_none_or(|error| error.is_timeout());
-        assert!(error && begun.elapsed() < Duration::from_mins(12), "{:?}", begun.elapsed());
+        let client = client.build();
+        for is_list in [false, true] {
+            let begun = Instant::now();
+            let result = if is_list {
+                client.list_tools().await.map(drop)
+            } else {
+                client.call_tool("t", json!({})).await.map(drop)
+            };
+            assert_eq!(result.is_ok(), in_time, "{after}: {result:?}");
+            let error = result.err().is_none_or(|error| error.is_timeout());
+            assert!(error && begun.elapsed() < Duration::from_mins(12), "{:?}", begun.elapsed());
+        }
     }
 }
 

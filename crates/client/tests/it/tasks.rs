@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mrtr_client::{CallError, CallEvent, ClientBuilder};
 use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::tasks::EXTENSION;
 use mrtr_schema::tool::CallToolResult;
 use serde_json::{Value, json};
@@ -201,6 +202,39 @@ async fn end_of_a_task_is_the_end_of_the_call() {
 
     let result = json!({ "result": { "content": [], "isError": true } });
     assert!(end(task("completed", &result)).await.unwrap().is_error);
+}
+
+/// Its store may be down for a moment: the task goes on.
+#[tokio::test(start_paused = true)]
+async fn internal_error_of_a_poll_does_not_end_the_call() {
+    for method in ["tasks/get", "tasks/update"] {
+        let failures = Mutex::new(3);
+        let states = server(created(&json!({})), [requires(&["a"]), completed("done")]);
+        let server = ScriptedServer::new(move |received| {
+            let mut failures = failures.lock().unwrap();
+            if received.method == method && *failures > 0 {
+                *failures -= 1;
+                return Reply::Error(ErrorObject::internal("The task store is unavailable"));
+            }
+            (states.reply)(received)
+        });
+        assert_eq!(call(&server).await.unwrap().text(), "done");
+        let sent = server.received();
+        let again: Vec<_> = sent.iter().filter(|received| received.method == method).collect();
+        assert!(again.len() > 3 && again[..4].iter().all(|one| one.params == again[0].params));
+    }
+    // Not without end, and the task is not cancelled.
+    let down = ScriptedServer::new(|received| match received.method.as_str() {
+        "tools/call" => Reply::Result(created(&json!({}))),
+        _ => Reply::Error(ErrorObject::internal("The task store is unavailable")),
+    });
+    let client = accepting(&down).build().with_cancel_on_drop();
+    let error = client.call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.as_server_error().unwrap().code, -32603);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let methods = down.methods();
+    assert_eq!(methods.len(), 1 + 13);
+    assert!(methods.iter().all(|method| method != "tasks/cancel"));
 }
 
 /// A task that outlives its `ttlMs` by the client's own waits is given up.

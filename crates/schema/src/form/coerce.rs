@@ -1,6 +1,8 @@
 //! Helpers for clients that show a form: the defaults of the fields, and the conversion of typed
 //! text to values.
 
+use std::collections::HashSet;
+
 use serde_json::{Number, Value};
 
 use super::{ChoiceOption, Field, FieldKind, FormSchema};
@@ -27,15 +29,15 @@ impl FormSchema {
     /// Text that cannot be converted stays as it is, so that [`validate`](Self::validate) reports
     /// it. Defaults are not added.
     pub fn coerce(&self, mut typed: Object) -> Object {
+        let mut absent = HashSet::new();
         for field in &self.fields {
             let Some(value) = typed.get_mut(&field.name) else { continue };
             match field.coerce(value) {
                 Some(coerced) => *value = coerced,
-                None => {
-                    typed.shift_remove(&field.name);
-                }
+                None => drop(absent.insert(field.name.as_str())),
             }
         }
+        typed.retain(|name, _| !absent.contains(name.as_str()));
         typed
     }
 }

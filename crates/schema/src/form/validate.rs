@@ -1,6 +1,7 @@
 //! Validation of the content of a form.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Number, Value};
@@ -61,9 +62,8 @@ impl FormSchema {
                 },
             }
         }
-        content.retain(|name, value| {
-            !value.is_null() && self.fields.iter().any(|field| field.name == *name)
-        });
+        let names: HashSet<_> = self.fields.iter().map(|field| field.name.as_str()).collect();
+        content.retain(|name, value| !value.is_null() && names.contains(name.as_str()));
         if errors.is_empty() { Ok(content) } else { Err(FormError { fields: errors }) }
     }
 }
@@ -152,7 +152,9 @@ fn validate_options(
     if let Some(max) = max_items.filter(|max| chosen.len() as u64 > *max) {
         return Err(format!("allows at most {max} choices"));
     }
-    chosen.iter().try_for_each(|choice| validate_option(options, choice))
+    let values: HashSet<_> = options.iter().map(|option| option.value.as_str()).collect();
+    let is_known = |choice: &Value| choice.as_str().is_some_and(|value| values.contains(value));
+    chosen.iter().all(is_known).then_some(()).ok_or_else(|| unknown_option(options))
 }
 
 fn integer_value(number: &Number) -> Option<i128> {
@@ -172,11 +174,12 @@ const MAX_NAMED_OPTIONS: usize = 20;
 
 fn validate_option(options: &[ChoiceOption], value: &Value) -> Result<(), String> {
     let is_known = value.as_str().is_some_and(|v| options.iter().any(|o| o.value == v));
-    is_known.then_some(()).ok_or_else(|| {
-        let names: Vec<_> =
-            options.iter().take(MAX_NAMED_OPTIONS).map(|o| o.value.as_str()).collect();
-        format!("must be one of: {}", names.join(", "))
-    })
+    is_known.then_some(()).ok_or_else(|| unknown_option(options))
+}
+
+fn unknown_option(options: &[ChoiceOption]) -> String {
+    let names: Vec<_> = options.iter().take(MAX_NAMED_OPTIONS).map(|o| o.value.as_str()).collect();
+    format!("must be one of: {}", names.join(", "))
 }
 
 /// Checks the form only, not whether an address exists.

@@ -13,6 +13,9 @@ pub type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, BoxErro
 /// Adds credentials to the requests of an [`HttpClient`](super::HttpClient), and obtains others if
 /// the server refuses them (specification: Authorization).
 ///
+/// A client learns of other credentials when it sends them. If they become those of another user,
+/// call `Client::clear_cache` before: a cached result of the first one may need no request.
+///
 /// `mrtr-auth` implements it with OAuth. A source of bearer tokens is shorter to write with
 /// [`bearer_from`](super::HttpClientBuilder::bearer_from).
 ///
