@@ -16,6 +16,8 @@ pub(crate) struct CallTimer {
     remaining: Option<Duration>,
     /// What does not count.
     user_time: Option<UserTime>,
+    /// There was no time left for a delay.
+    has_refused: bool,
 }
 
 /// The shortest time between two looks at whether the user has answered.
@@ -23,12 +25,19 @@ const USER_INTERVAL: Duration = Duration::from_millis(100);
 
 impl CallTimer {
     pub(crate) fn new(timeout: Option<Duration>, user_time: Option<UserTime>) -> Self {
-        Self { timeout, remaining: timeout, user_time }
+        Self { timeout, remaining: timeout, user_time, has_refused: false }
     }
 
     /// Returns true if the call may wait for `delay` and has time left after it.
-    pub(crate) fn allows(&self, delay: Duration) -> bool {
-        self.remaining.is_none_or(|remaining| delay < remaining)
+    pub(crate) fn allows(&mut self, delay: Duration) -> bool {
+        let is_allowed = self.remaining.is_none_or(|remaining| delay < remaining);
+        self.has_refused |= !is_allowed;
+        is_allowed
+    }
+
+    /// Returns true if there was no time left for a delay: the call has ended for lack of time.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.has_refused
     }
 
     /// Runs `future` within the remaining time, and subtracts the time it took. Returns the error

@@ -107,9 +107,11 @@ impl<T: Transport> Client<T> {
         input: InputSource,
     ) -> Result<Driven, CallError> {
         let mut guard = CancelOnDrop::new(self);
-        let driven = self.drive_watched(machine, action, input, &mut guard).await;
+        let mut timer = CallTimer::new(self.options.timeout, self.options.user_time.clone());
+        let driven = self.drive_watched(machine, action, input, &mut timer, &mut guard).await;
         // After any other error, the task goes on.
-        if !driven.as_ref().is_err_and(CallError::is_timeout) {
+        let is_timeout = timer.has_refused() || driven.as_ref().is_err_and(CallError::is_timeout);
+        if driven.is_ok() || !is_timeout {
             guard.disarm();
         }
         driven
@@ -120,10 +122,10 @@ impl<T: Transport> Client<T> {
         mut machine: Machine,
         mut action: Action,
         mut input: InputSource,
+        timer: &mut CallTimer,
         guard: &mut CancelOnDrop<T>,
     ) -> Result<Driven, CallError> {
         machine.accept_result_types(&self.shared.result_types);
-        let mut timer = CallTimer::new(self.options.timeout, self.options.user_time.clone());
         let mut rounds = 0;
         let mut retries = 0;
         let mut task_retries = 0;
@@ -135,7 +137,7 @@ impl<T: Transport> Client<T> {
                 }
                 Action::Send(request) => {
                     rounds += 1;
-                    let outcome = match self.round(&machine, request, rounds, &mut timer).await? {
+                    let outcome = match self.round(&machine, request, rounds, timer).await? {
                         Ok(Err(error)) if machine.is_failed_poll(&error) => {
                             Err(CallError::server(error))
                         }
@@ -152,7 +154,10 @@ impl<T: Transport> Client<T> {
                             } else {
                                 (&mut retries, self.options.retries)
                             };
-                            let delay = delay_before_retry(error, *count, limit, &timer)?;
+                            let is_retried = error.is_transient()
+                                || machine.can_resend() && error.as_server_error().is_some();
+                            let limit = if is_retried { limit } else { 0 };
+                            let delay = delay_before_retry(error, *count, limit, timer)?;
                             timer.run(sleep(delay), &machine).await?;
                             *count += 1;
                             Event::Interrupted
@@ -161,7 +166,7 @@ impl<T: Transport> Client<T> {
                 }
                 Action::RequestInput(requests) => match &mut input {
                     InputSource::Handlers => {
-                        Event::Input(self.ask_handlers(requests, &machine, &mut timer).await?)
+                        Event::Input(self.ask_handlers(requests, &machine, timer).await?)
                     }
                     InputSource::Application { responses, .. } => match responses.take() {
                         Some(responses) => Event::Input(responses),
@@ -335,18 +340,15 @@ fn pause(machine: Machine) -> Result<Driven, CallError> {
     machine.pause().map(Driven::Paused).ok_or_else(CallError::unexpected_pause)
 }
 
-/// Returns the delay before a request that failed is sent again, or its error. That of a server is
-/// one about a task that goes on.
+/// Returns the delay before a request that failed is sent again, or its error.
 fn delay_before_retry(
     error: CallError,
     retries: u32,
     limit: u32,
-    timer: &CallTimer,
+    timer: &mut CallTimer,
 ) -> Result<Duration, CallError> {
-    let is_transient = error.is_transient() || error.as_server_error().is_some();
-    let may_retry = is_transient && retries < limit;
-    let delay = retry_delay(retries, error.retry_after()).filter(|delay| timer.allows(*delay));
-    let Some(delay) = delay.filter(|_| may_retry) else { return Err(error) };
+    let delay = retry_delay(retries, error.retry_after()).filter(|_| retries < limit);
+    let Some(delay) = delay.filter(|delay| timer.allows(*delay)) else { return Err(error) };
     tracing::debug!(target: "mrtr::client", %error, "sending the request again");
     Ok(delay)
 }

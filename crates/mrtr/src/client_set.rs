@@ -131,8 +131,8 @@ impl ClientSet {
     /// - its URL or one of its headers is invalid,
     /// - its name is empty, or has the same prefix as another name.
     ///
-    /// The error names the server, and contains none of its arguments, environment variables and
-    /// headers, which may be secret.
+    /// The error names the server, and contains no values of its arguments, environment variables
+    /// and headers, which may be secret.
     pub fn from_json(
         config: &str,
         configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
@@ -269,7 +269,8 @@ impl ServerEntry {
                 let mut http = HttpClient::builder(expand("url", url)?);
                 for (name, value) in &self.headers {
                     let value = http::HeaderValue::from_str(&expand(name, value)?);
-                    let name = name.parse().map_err(|_| format!("invalid header name {name:?}"))?;
+                    let name =
+                        name.parse().map_err(|_| "the name of a header is invalid".to_owned())?;
                     let value = value.map_err(|_| format!("invalid value of header {name}"))?;
                     http = http.header(name, value);
                 }

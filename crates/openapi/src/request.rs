@@ -52,11 +52,15 @@ impl Plan {
                     parameter.write(value, &mut query).map_err(of_argument)?;
                     // Members of an object are parameters, too.
                     let own = encode(&parameter.name);
-                    let others = of_query.iter().filter(|other| !contains(other, &own));
-                    let others: Vec<_> = others.collect();
                     let is_of_other = |name: &String| {
-                        let sets = |other: &&String| contains(other, name) || contains(name, other);
-                        *name != own && others.iter().any(sets)
+                        let sets = |other: &String| {
+                            // The own name may be a part of another parameter's.
+                            let is_own = contains(other, &own) && contains(&own, name);
+                            *other != own
+                                && !is_own
+                                && (contains(other, name) || contains(name, other))
+                        };
+                        *name != own && of_query.iter().any(sets)
                     };
                     let mut names = query.all().iter().skip(before).map(|(name, _)| name);
                     if names.any(is_of_other) {

@@ -235,6 +235,11 @@ async fn internal_error_of_a_poll_does_not_end_the_call() {
     let methods = down.methods();
     assert_eq!(methods.len(), 1 + 13);
     assert!(methods.iter().all(|method| method != "tasks/cancel"));
+    // Too little time for the next attempt is a timeout.
+    let client = client.with_call_timeout(Duration::from_secs(12));
+    client.call_tool("t", json!({})).await.unwrap_err();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(down.methods().iter().any(|method| method == "tasks/cancel"));
 }
 
 /// A task that outlives its `ttlMs` by the client's own waits is given up.

@@ -366,6 +366,12 @@ async fn parameters_may_have_names_with_brackets() {
         let text = result.text();
         assert!(result.is_error && text.contains("another parameter"), "{text}");
     }
+    for name in ["page", "page[admin]", "page[number]"] {
+        let arguments = json!({ "page_size_": { name: 9 } });
+        let result = client.call_tool("op", arguments).await.unwrap();
+        let text = result.text();
+        assert!(result.is_error && text.contains("another parameter"), "{text}");
+    }
     let arguments = json!({ "page": { "sort": "a" }, "page_size_": 2, "page_number_": 3 });
     assert!(!client.call_tool("op", arguments).await.unwrap().is_error);
     let query = "page%5Bsort%5D=a&page%5Bsize%5D=2&page%5Bnumber%5D=3";

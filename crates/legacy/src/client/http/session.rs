@@ -69,7 +69,7 @@ impl HttpSession {
     ) -> Result<RawResponse, TransportError> {
         let mut headers = session.clone();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }
         self.http.exchange(Method::GET, headers, Bytes::new(), true).await

@@ -216,7 +216,7 @@ impl Pieces {
         if n == 0 {
             *self = Self { id: id.to_owned(), ..Self::default() };
         }
-        if self.id != id || self.next != n || count > MAX_PIECES {
+        if self.id != id || self.next != n || n >= count || count > MAX_PIECES {
             return None;
         }
         self.text.push_str(parts.next()?);
@@ -228,6 +228,16 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Anyone who may connect to the database can send them.
+    #[test]
+    fn pieces_beyond_their_number_are_not_kept() {
+        let mut pieces = Pieces::default();
+        for n in 0..3 {
+            assert_eq!(pieces.add(&format!("x {n} 0 text")), None);
+        }
+        assert_eq!(pieces.text, "");
+    }
 
     #[test]
     fn long_messages_are_put_together_and_incomplete_ones_are_dropped() {

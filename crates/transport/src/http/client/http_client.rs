@@ -238,16 +238,21 @@ impl HttpClient {
             for (name, value) in &added {
                 sent.insert(name, value.clone());
             }
-            self.authorization.note(sent.get(header::AUTHORIZATION), &added);
             let (response, info) =
                 self.request_once(method, sent.clone(), body.clone(), covers).await?;
+            // Of those that are refused, no result is kept.
+            let note = || self.authorization.note(sent.get(header::AUTHORIZATION), &added);
             if number == MAX_ATTEMPTS {
+                note();
                 return Ok((response, info));
             }
             let attempt = Attempt::new(number, method, self.url.as_str(), &sent);
             let seen = AttemptResponse::new(response.status(), response.headers());
             match credentials.should_repeat(attempt, seen).await {
-                Ok(false) => return Ok((response, info)),
+                Ok(false) => {
+                    note();
+                    return Ok((response, info));
+                }
                 Ok(true) => last = Some(info),
                 Err(error) => return Err(no_credentials(error).after_response(info)),
             }
