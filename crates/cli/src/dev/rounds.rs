@@ -109,7 +109,8 @@ mod tests {
         let keys = format!("active {}", *Secret::generate()?.to_base64url());
         let tool = Tool::new("t", "", async |cx: Context| -> mrtr::Result<String> {
             cx.step("long name", async |_| Ok("x".repeat(300))).await?;
-            cx.step("b", async |_| Ok("\u{1b}[2J".to_owned())).await?;
+            // The second character is one that JSON does not escape.
+            cx.step("b\u{1b}[2J", async |_| Ok("\u{1b}[2J\u{9b}".to_owned())).await?;
             cx.elicit::<Text>("one", "?").await?;
             Ok(String::new())
         });
@@ -133,10 +134,12 @@ mod tests {
         let state = RequestState::open(&key_ring(&keys)?, token, &binding, now())?;
         let rows = [
             format!("  step          long name  \"{}…", "x".repeat(MAX_VALUE - 1)),
-            "  step          b          \"\\u001b[2J\"".to_owned(),
+            "  step          b\u{fffd}[2J      \"\\u001b[2J\u{fffd}\"".to_owned(),
             "  open          one\n".to_owned(),
         ];
-        assert_eq!(table(&state), rows.join("\n"));
+        let table = table(&state);
+        assert!(!table.contains(|c: char| c.is_control() && c != '\n'), "{table:?}");
+        assert_eq!(table, rows.join("\n"));
         Ok(())
     }
 }

@@ -82,7 +82,13 @@ mod tests {
             assert!(replace(&file, read_before, "second").is_err());
             assert_eq!(read(&file).ok().flatten().as_deref(), Some("first"));
         }
+        let held = File::open(&file);
         assert!(replace(&file, Some("first"), "second").is_ok());
+        // Those who were reading the old content get the rest of it.
+        #[cfg(unix)]
+        assert_eq!(held.and_then(io::read_to_string).ok().as_deref(), Some("first"));
+        #[cfg(not(unix))]
+        drop(held);
         assert_eq!(read(&file).ok().flatten().as_deref(), Some("second"));
         let left = fs::read_dir(&folder).map_or(0, Iterator::count);
         assert!(fs::remove_dir_all(&folder).is_ok());

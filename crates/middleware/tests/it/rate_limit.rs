@@ -1,6 +1,7 @@
 //! Rate limits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mrtr_middleware::RateLimit;
@@ -8,6 +9,7 @@ use mrtr_middleware::rate_limit::{Decision, Quota, RateLimitError, RateLimitStor
 use mrtr_server::{CompletionRequest, Context, FeatureGroup, Prompt, Server, Tool};
 use mrtr_transport::retry_after;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use crate::support::{Name, answer, ask, call, send, server};
@@ -33,6 +35,25 @@ async fn each_caller_has_a_quota_that_refills() {
     advance(half).await;
     assert_eq!(wait(&server, "alice", "t").await, None);
     assert_eq!(wait(&server, "alice", "t").await, Some(half));
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_of_denied_calls_do_not_run() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let tool = Tool::new("t", "", move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { "x" }
+    });
+    let server = server(|server| server.tool(tool.layer(RateLimit::per_minute(7))));
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        let server = server.clone();
+        calls.spawn(async move { wait(&server, "alice", "t").await });
+    }
+    let waits = calls.join_all().await;
+    assert_eq!(waits.iter().filter(|wait| wait.is_none()).count(), 7);
+    assert_eq!(runs.load(Ordering::Relaxed), 7);
 }
 
 #[tokio::test(start_paused = true)]
