@@ -77,3 +77,29 @@ async fn redirects_are_not_followed() {
     check.write_all(b"{}").unwrap();
     assert_eq!(other.join().unwrap(), "{}");
 }
+
+/// The connection takes some of it ahead of the client, but not all.
+#[tokio::test]
+async fn endless_response_is_not_read_to_its_end() {
+    let part = vec![b'x'; 64 << 10];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let answering = tokio::task::spawn_blocking(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+        let mut chunk = format!("{:x}\r\n", part.len()).into_bytes();
+        chunk.extend_from_slice(&part);
+        chunk.extend_from_slice(b"\r\n");
+        // 256 MiB, unless the client closes the connection.
+        (0..4_096).take_while(|_| stream.write_all(&chunk).is_ok()).count()
+    });
+    let http = ReqwestClient::new(reqwest::Client::builder().no_proxy()).unwrap();
+    let paths = json!({ "/": { "get": { "operationId": "op" } } });
+    let OpenApiTools { tools, .. } =
+        OpenApi::new(&document(&paths), &address, http).unwrap().max_response_bytes(1_024).build();
+    let (client, _) = client(tools, agreed());
+    let result = client.call_tool("op", json!({})).await.unwrap();
+    assert!(result.is_error, "{}", result.text());
+    let written = answering.await.unwrap();
+    assert!(written < 512, "{written} parts");
+}

@@ -83,32 +83,6 @@ async fn waiting_task_holds_nothing_in_its_replica() {
     fleet.servers[0].drained().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn number_of_tasks_that_run_is_bounded() {
-    let (running, most) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU8::new(0)));
-    let fleet = TaskFleet::start_with(1, |_, builder| {
-        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
-        let tool = Tool::new("t", "", move |_: Context| {
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
-            async move {
-                most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                running.fetch_sub(1, Ordering::Relaxed);
-                Ok::<_, Error>("done")
-            }
-        });
-        builder.tool(tool.task(TaskPolicy::immediately())).max_running_tasks(2)
-    });
-    let mut ids = Vec::new();
-    for _ in 0..10 {
-        ids.push(id_of(&fleet.call(0, json!({})).await));
-    }
-    for id in &ids {
-        fleet.wait_for(0, id, "completed").await;
-    }
-    assert_eq!(most.load(Ordering::Relaxed), 2);
-}
-
 /// A handler with everything that a journal records.
 async fn everything(cx: Context) -> Result<String> {
     let id = cx.step("id", async |_| Ok(7)).await?;

@@ -1,5 +1,6 @@
 //! Calls that become tasks.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ async fn rounds_come_before_the_task_and_a_repeated_request_gets_the_same_one() 
     });
     let asked = fleet.call(0, json!({})).await;
     assert_eq!(asked["resultType"], "input_required");
-    assert_eq!(fleet.connections[0].operations.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert_eq!(fleet.connections[0].operations.load(Ordering::SeqCst), 0);
     let retry = json!({
         "requestState": asked["requestState"],
         "inputResponses": { "q": accept("a") },
@@ -129,7 +130,7 @@ async fn a_fast_call_does_not_touch_the_store_and_a_slow_one_goes_on() {
     let fast = fleet.call(0, json!({ "arguments": { "text": "4" } })).await;
     assert_eq!(fast["content"][0]["text"], "1");
     let operations = &fleet.connections[0].operations;
-    assert_eq!(operations.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert_eq!(operations.load(Ordering::SeqCst), 0);
     // Much longer than a request may take.
     let id = id_of(&fleet.call(0, json!({ "arguments": { "text": "600" } })).await);
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "2");
@@ -278,7 +279,7 @@ async fn last_progress_is_the_status_message_also_of_a_task_that_has_ended() {
         });
         tool.task(TaskPolicy::immediately())
     });
-    fleet.connections[0].is_slow.store(true, std::sync::atomic::Ordering::SeqCst);
+    fleet.connections[0].is_slow.store(true, Ordering::SeqCst);
     let id = id_of(&fleet.call(0, json!({})).await);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(fleet.get(0, &id).await["statusMessage"], "2 of 3");
@@ -382,4 +383,30 @@ async fn an_answer_reaches_its_handler_at_once() {
         let delay = answered.lock().unwrap().take().unwrap() - before;
         assert!(delay <= Duration::from_millis(10), "{delay:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_of_tasks_that_run_is_bounded() {
+    let (running, most) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU8::new(0)));
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        let tool = Tool::new("t", "", move |_: Context| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                Ok::<_, Error>("done")
+            }
+        });
+        builder.tool(tool.task(TaskPolicy::immediately())).max_running_tasks(2)
+    });
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        ids.push(id_of(&fleet.call(0, json!({})).await));
+    }
+    for id in &ids {
+        fleet.wait_for(0, id, "completed").await;
+    }
+    assert_eq!(most.load(Ordering::Relaxed), 2);
 }
