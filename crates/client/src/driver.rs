@@ -109,9 +109,9 @@ impl<T: Transport> Client<T> {
         let mut guard = CancelOnDrop::new(self);
         let mut timer = CallTimer::new(self.options.timeout, self.options.user_time.clone());
         let driven = self.drive_watched(machine, action, input, &mut timer, &mut guard).await;
-        // After any other error, the task goes on.
         let is_timeout = timer.has_refused() || driven.as_ref().is_err_and(CallError::is_timeout);
-        if driven.is_ok() || !is_timeout {
+        // After any other error, the task goes on.
+        if !is_timeout {
             guard.disarm();
         }
         driven

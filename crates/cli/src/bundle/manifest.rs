@@ -61,12 +61,13 @@ pub(super) fn of(
         return Err(Failure::usage("--author is empty"));
     }
     set("author", json!({ "name": options.author }));
-    match website_url.as_deref().map(|url| (url, Url::parse(url))) {
-        Some((_, Ok(url))) => set("homepage", url.as_str().into()),
-        Some((url, Err(_))) => {
-            output::note(&format!("left out: the server's website URL {url:?} is not a URL"));
+    if let Some(url) = website_url {
+        match Url::parse(url) {
+            Ok(url) => set("homepage", url.as_str().into()),
+            Err(_) => {
+                output::note(&format!("left out: the server's website URL {url:?} is not a URL"));
+            }
         }
-        None => {}
     }
     let command = format!("${{__dirname}}/{program}");
     let config = json!({ "command": command, "args": args, "env": env });
