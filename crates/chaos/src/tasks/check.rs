@@ -24,8 +24,8 @@ impl Checked<'_> {
         format!("{}: {what}", self.call.id)
     }
 
-    fn may_lose(&self, then: f64, later: f64) -> bool {
-        self.restoration.is_some_and(|it| it.may_lose(then, later))
+    fn may_lose(&self, happened: (f64, f64), later: f64) -> bool {
+        self.restoration.is_some_and(|it| it.may_lose(happened, later))
     }
 
     /// Returns the steps of all histories.
@@ -53,10 +53,13 @@ impl Checked<'_> {
             let later = observations.iter().skip(at + 1).find(|later| {
                 later.asked >= first.at
                     && later.status != first.status
-                    && !self.may_lose(first.asked, later.at)
+                    && !self.may_lose((first.asked, first.at), later.at)
             });
             if let Some(later) = later {
-                wrong.push(self.say(format_args!("first {end:?}, then {:?}", later.status)));
+                wrong.push(self.say(format_args!(
+                    "first, from {:.3} to {:.3}, {end:?}, then, from {:.3} to {:.3}, {:?}",
+                    first.asked, first.at, later.asked, later.at, later.status
+                )));
                 break;
             }
         }
@@ -169,9 +172,7 @@ impl Checked<'_> {
     pub(crate) fn answers(&self) -> Vec<String> {
         let call = self.call;
         // The copy may lack the question, too: an answer to a question that is not open is ignored.
-        let is_lost = |answered: &Answered, asked: f64| {
-            self.may_lose(answered.at, asked) || self.may_lose(answered.seen, asked)
-        };
+        let is_lost = |it: &Answered, asked: f64| self.may_lose((it.seen, it.at), asked);
         let again = call.asked_again.iter().filter(|(_, it, asked)| !is_lost(it, *asked));
         let mut wrong: Vec<_> = again
             .map(|(key, Answered { seen, at }, asked)| {
@@ -228,7 +229,8 @@ impl Checked<'_> {
         }
         let has_other_end = self.call.end().is_some_and(|end| *end != End::Cancelled);
         let last = self.call.observations.last().map_or(0.0, |last| last.at);
-        if cancelled.was_waiting && has_other_end && !self.may_lose(cancelled.at, last) {
+        let is_lost = self.may_lose((cancelled.asked, cancelled.at), last);
+        if cancelled.was_waiting && has_other_end && !is_lost {
             wrong.push(self.say("it waited, was cancelled, and ended otherwise"));
         }
         wrong
@@ -323,6 +325,7 @@ pub(crate) fn is_planned(kind: Kind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::history::{Outage, Passed};
+    use super::super::observed::Observation;
     use super::*;
 
     /// A run after the result was passed on, whose own result no handler got: its replica was
@@ -343,6 +346,31 @@ mod tests {
                 Checked { call: &call, ledgered: &ledgered, faults: &[], restoration: None };
             let broken = (checked.recorded().len(), checked.runs().len());
             assert_eq!(broken, (again, twice), "at {second}, belated: {is_belated}");
+        }
+    }
+
+    /// The request came before the copy was made, and the task ended after it.
+    #[test]
+    fn an_end_that_may_be_younger_than_the_copy_may_change() {
+        let outage = |at| Outage { from: at - 1.0, at, to: at + 1.0 };
+        let restoration = Restoration { copied: outage(10.0), restored: outage(20.0) };
+        for (asked, at, again, is_excused) in [
+            (5.0, 6.0, 30.0, false),
+            (8.0, 12.0, 30.0, true),
+            (8.0, 12.0, 17.0, false),
+            (12.0, 13.0, 30.0, true),
+            (18.0, 23.0, 30.0, true),
+            (22.0, 23.0, 30.0, false),
+        ] {
+            let ended = |asked, at, text: &str| {
+                let status = Status::Ended(End::Completed(text.to_owned()));
+                Observation { asked, at, status }
+            };
+            let observations = vec![ended(asked, at, "a"), ended(again, again + 1.0, "b")];
+            let call = Call { observations, ..Call::default() };
+            let (ledgered, restoration) = (&Ledgered::default(), Some(&restoration));
+            let checked = Checked { call: &call, ledgered, faults: &[], restoration };
+            assert_eq!(checked.one_end().is_empty(), is_excused, "{asked} to {at}, then {again}");
         }
     }
 

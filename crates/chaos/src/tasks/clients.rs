@@ -258,7 +258,7 @@ async fn begin(client: &Client<Anywhere>, call: &Shared, tool: &str) -> Option<P
             }
         };
         if let Some(task) = pending.task_id() {
-            lock(call).task = Some((task.to_owned(), now()));
+            lock(call).task = Some((task.to_owned(), (since, now())));
             return Some(pending);
         }
         // The question of the round before the task. The same request gets the same task.

@@ -226,12 +226,12 @@ impl Driver<'_> {
 
     /// Returns true if the cancellation was acknowledged.
     async fn cancel(&self, id: &str, waits: bool) -> bool {
-        let params = json!({ "taskId": id });
+        let (asked, params) = (now(), json!({ "taskId": id }));
         let sent = self.client.request::<Value>("tasks/cancel", params).await.is_ok();
         if sent {
             let mut call = lock(self.call);
             let was_waiting = waits && !call.is_update_lost;
-            call.cancelled = Some(Cancelled { at: now(), was_waiting });
+            call.cancelled = Some(Cancelled { asked, at: now(), was_waiting });
         } else {
             lock(self.call).is_cancel_lost = true;
         }

@@ -26,9 +26,10 @@ pub(crate) struct Restoration {
 }
 
 impl Restoration {
-    /// Returns true if something that was acknowledged at `then` may be gone at `later`.
-    pub(crate) fn may_lose(&self, then: f64, later: f64) -> bool {
-        then >= self.copied.from && then <= self.restored.to && later >= self.restored.from
+    /// Returns true if something that happened between two times, those of a request and of its
+    /// response, may be gone at `later`.
+    pub(crate) fn may_lose(&self, (asked, at): (f64, f64), later: f64) -> bool {
+        at >= self.copied.from && asked <= self.restored.to && later >= self.restored.from
     }
 
     fn part(&self, began: f64, at: f64) -> Part {

@@ -40,8 +40,9 @@ pub(crate) struct Call {
     /// The times between which a request was under way that got no response, and that may have
     /// created the task. The caller then gives up the call.
     pub(crate) broken: Option<(f64, f64)>,
-    /// The id of the task, and the time at which the caller got it.
-    pub(crate) task: Option<(String, f64)>,
+    /// The id of the task, and the times between which it was created: those of the first request
+    /// of the call, and of the response with the id.
+    pub(crate) task: Option<(String, (f64, f64))>,
     /// Keys and messages of all questions that were asked.
     pub(crate) asked: Vec<(String, String)>,
     /// Acknowledged answers, by key.
@@ -72,6 +73,9 @@ pub(crate) struct Answered {
 /// An acknowledged cancellation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cancelled {
+    /// The time of the request.
+    pub(crate) asked: f64,
+    /// The time of the acknowledgement.
     pub(crate) at: f64,
     /// The task waited for its first answers, and no other request was under way.
     pub(crate) was_waiting: bool,
