@@ -29,6 +29,10 @@ pub use self::redis::RedisBus;
 /// hundred bytes, and at most of 128 KiB. A longer answer is not published: the replica that
 /// received it rejects it. A message older than 60 s is ignored, so a bus need not keep it longer.
 ///
+/// The round after an answer has the headers and extensions of the HTTP request with the answer. If
+/// that request reached another replica, only its scopes and its proof key come over the bus: all
+/// else is that of the request that began the call.
+///
 /// Delivery at most once is enough. An answer that is lost leaves its call waiting for
 /// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).
 pub trait ReplicaBus: Send + Sync + 'static {

@@ -22,9 +22,9 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::bus::Message;
-use super::context::{self, Context};
+use super::context::{self, AnsweredBy, Context};
 use super::gateway::Gateway;
-use super::session::{Change, PendingAnswer, Session};
+use super::session::{Arrival, Change, PendingAnswer, Session};
 use super::stream::Permit;
 use crate::legacy_method;
 use crate::translate::{
@@ -133,10 +133,12 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         let meta = Arc::new(self.meta(request)?);
         let mut responses = None;
         let mut pauses = BACKOFF.iter();
+        let mut later = None;
         loop {
             let params = with_answers(request, responses.as_ref(), state.as_deref())?;
             let round = Request::new(request.id.clone(), &request.method, params);
-            let result = self.run_round(round, Arc::clone(&meta)).await?;
+            let context = later.as_ref().unwrap_or(self.context);
+            let result = self.run_round(round, Arc::clone(&meta), context).await?;
             if !is_input_required(&result) {
                 let version = self.session.claims.version;
                 return legacy_result(version, &request.method, &result)
@@ -152,7 +154,9 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 None
             } else {
                 pauses = BACKOFF.iter();
-                Some(self.ask(request, questions, state.as_deref()).await?)
+                let (answers, by) = self.ask(request, questions, state.as_deref()).await?;
+                later = by.next_context(context).or(later);
+                Some(answers)
             };
         }
     }
@@ -176,8 +180,9 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         &self,
         request: Request,
         meta: Arc<RequestMeta>,
+        context: &Context,
     ) -> Result<RawJson, ErrorObject> {
-        let mut incoming = self.context.incoming(&self.session.claims, request, meta);
+        let mut incoming = context.incoming(&self.session.claims, request, meta);
         let (sender, mut notifications) = NotificationSender::with_permit(self.channel.permit());
         incoming.notifications = sender;
         let mut handling = pin!(Arc::clone(&self.gateway.handler).handle(incoming));
@@ -205,13 +210,14 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         response.outcome
     }
 
-    /// Asks the client all questions of a round, and waits for the answers.
+    /// Asks the client all questions of a round, and waits for the answers. Returns them, and where
+    /// the last one came from.
     async fn ask(
         &self,
         request: &Request,
         questions: Vec<(String, InputRequest)>,
         state: Option<&str>,
-    ) -> Result<InputResponses, ErrorObject> {
+    ) -> Result<(InputResponses, AnsweredBy), ErrorObject> {
         if !self.gateway.options.has_questions {
             return Err(url_elicitation_required(&questions, || self.gateway.new_id()));
         }
@@ -238,6 +244,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         let deadline = Instant::now().checked_add(self.gateway.options.answer_timeout);
         let mut shutdown = pin!(self.gateway.handler.shutdown_begun());
         let mut responses = InputResponses::default();
+        let mut last: Option<Arrival> = None;
         let mut failure = None;
         for (key, method, answer) in &mut pending {
             let answered = tokio::select! {
@@ -245,7 +252,12 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 () = &mut shutdown, if resume.is_some() => return self.hand_over(None).await,
             };
             match answered {
-                Ok(response) => responses.0.push((std::mem::take(key), response)),
+                Ok((response, arrival)) => {
+                    responses.0.push((std::mem::take(key), response));
+                    if last.as_ref().is_none_or(|last| arrival.at >= last.at) {
+                        last = Some(arrival);
+                    }
+                }
                 Err(error) => {
                     failure = Some(error);
                     break;
@@ -253,7 +265,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             }
         }
         match failure {
-            None => Ok(responses),
+            None => Ok((responses, last.map_or(AnsweredBy::Connection, |last| last.by))),
             Some(error) => {
                 for (_, _, answer) in pending.iter().filter(|(.., answer)| answer.is_awaited()) {
                     self.cancel_question(answer).await;
@@ -290,7 +302,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         method: &str,
         answer: &mut PendingAnswer,
         deadline: Option<Instant>,
-    ) -> Result<Box<RawValue>, ErrorObject> {
+    ) -> Result<(Box<RawValue>, Arrival), ErrorObject> {
         let failed = |why: String| Err(ErrorObject::internal(why));
         let answered = match deadline {
             Some(deadline) => timeout_at(deadline, answer.recv()).await,
@@ -302,12 +314,14 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 failed(format!("the client did not answer {method} within {limit:?}"))
             }
             Ok(None) => failed("the session has ended".to_owned()),
-            Ok(Some(Err(error))) => {
+            Ok(Some((Err(error), _))) => {
                 let why = peer_text::truncate(&error.message);
                 failed(format!("the client answered {method} with the error {}: {why}", error.code))
             }
-            Ok(Some(Ok(result))) if result.get().starts_with('{') => Ok(result),
-            Ok(Some(Ok(_))) => Err(ErrorObject::invalid_request(format!(
+            Ok(Some((Ok(result), arrival))) if result.get().starts_with('{') => {
+                Ok((result, arrival))
+            }
+            Ok(Some((Ok(_), _))) => Err(ErrorObject::invalid_request(format!(
                 "the result of {method} is not an object"
             ))),
         }

@@ -9,6 +9,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
 use mrtr_transport::RequestHandler;
 
 use super::bus::{BusError, Message};
+use super::context::AnsweredBy;
 use super::gateway::{Gateway, Listening, now};
 use super::session::Session;
 
@@ -99,12 +100,13 @@ impl<H: RequestHandler> Gateway<H> {
 
     fn process(&self, message: Message) {
         match message {
-            Message::Answered { session, id, result, error } => {
+            Message::Answered { session, id, result, error, authorization } => {
                 let answer = result.ok_or_else(|| {
                     error.unwrap_or_else(|| ErrorObject::internal("an answer without a result"))
                 });
                 if let Some(session) = self.sessions.get(session) {
-                    session.answer(&RequestId::String(id), answer);
+                    let by = AnsweredBy::Elsewhere(authorization);
+                    session.answer(&RequestId::String(id), answer, by);
                 }
             }
             Message::Cancelled { session, id } => {

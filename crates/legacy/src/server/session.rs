@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use mrtr_codec::{Digest, Principal};
 use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
@@ -13,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::claims::SessionClaims;
+use super::context::AnsweredBy;
 use super::stream::Stream;
 
 /// Identifies a session without its id, which is a secret.
@@ -42,6 +44,12 @@ const MAX_SUBSCRIPTION_BYTES: usize = 32 << 10;
 /// The answer of a client to a request of the server.
 pub(crate) type Answer = Result<Box<RawValue>, ErrorObject>;
 
+/// How an answer has arrived.
+pub(crate) struct Arrival {
+    pub(crate) by: AnsweredBy,
+    pub(crate) at: Instant,
+}
+
 /// What a client can change in its session.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Change {
@@ -70,7 +78,7 @@ struct State {
     /// Requests of the client that are being answered.
     calls: HashMap<RequestId, CallInFlight>,
     /// Requests to the client that wait for an answer, by their ids.
-    questions: HashMap<String, oneshot::Sender<Answer>>,
+    questions: HashMap<String, oneshot::Sender<(Answer, Arrival)>>,
     /// Streams that the client can resume.
     streams: HashMap<String, Arc<Stream>>,
     /// The task that sends changes to the client.
@@ -206,10 +214,11 @@ impl Session {
     }
 
     /// Delivers an answer. Returns false if no request with this id waits for one.
-    pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
+    pub(crate) fn answer(&self, id: &RequestId, answer: Answer, by: AnsweredBy) -> bool {
         let RequestId::String(id) = id else { return false };
         let question = self.lock().questions.remove(id);
-        question.is_some_and(|question| question.send(answer).is_ok())
+        let arrival = Arrival { by, at: Instant::now() };
+        question.is_some_and(|question| question.send((answer, arrival)).is_ok())
     }
 
     pub(crate) fn add_stream(&self, stream: &Arc<Stream>) {
@@ -301,7 +310,7 @@ impl fmt::Debug for Session {
 pub(crate) struct PendingAnswer {
     session: Arc<Session>,
     id: String,
-    receiver: oneshot::Receiver<Answer>,
+    receiver: oneshot::Receiver<(Answer, Arrival)>,
 }
 
 impl PendingAnswer {
@@ -315,7 +324,7 @@ impl PendingAnswer {
     }
 
     /// Waits for the answer; `None` if the session has ended.
-    pub(crate) async fn recv(&mut self) -> Option<Answer> {
+    pub(crate) async fn recv(&mut self) -> Option<(Answer, Arrival)> {
         (&mut self.receiver).await.ok()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::StatusCode;
+use mrtr::auth::GrantedScopes;
 use mrtr::http::Endpoint;
 use mrtr::legacy::{BusError, LegacyOptions, LegacyServer, PostgresBus, RedisBus, ReplicaBus};
 use mrtr::{ClientFeature, Context, Secret, Server, Tool};
@@ -208,6 +209,43 @@ async fn bus_tells_the_former_replica_that_a_call_is_resumed() {
     assert_eq!(first.accept(&new.data, "none").await, StatusCode::ACCEPTED);
     assert_eq!(text(&resumed.response().await), "Lucca 0 none");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// Each round requires its scopes anew, wherever the answers arrive.
+#[tokio::test]
+async fn round_has_the_scopes_of_the_answer_that_came_last() {
+    let channel = BusChannel::default();
+    let (endpoints, _) = replicas([channel.connect(), channel.connect()]);
+    let clients = clients(&endpoints).await;
+    let with = |client: &LegacyClient, scopes: &str| {
+        let scopes = Some(GrantedScopes::new(scopes.split(' ')));
+        LegacyClient { scopes, ..client.clone() }
+    };
+    let (few, all) = ("read", "read pay");
+    let cases = [(few, [all, few]), (all, [all, few]), (few, [few, all]), (few, [few, few])];
+    for (id, (began, answers)) in (0_i64..).zip(cases) {
+        for reversed in [false, true] {
+            for (nth, other) in clients.iter().enumerate() {
+                let case = format!("{began}, {answers:?}, {reversed}, replica {nth}");
+                let mut call = with(&clients[0], began).call(id, "pay").await;
+                let mut questions = [call.event().await.data, call.event().await.data];
+                if reversed {
+                    questions.reverse();
+                }
+                for (question, scopes) in questions.iter().zip(answers) {
+                    let status = with(other, scopes).accept(question, "x").await;
+                    assert_eq!(status, StatusCode::ACCEPTED, "{case}");
+                }
+                let response = call.response().await;
+                if answers[1] == all {
+                    assert_eq!(text(&response), "xx", "{case}: {response}");
+                } else {
+                    let why = response["error"]["message"].as_str().unwrap_or_default();
+                    assert!(why.contains("pay"), "{case}: {response}");
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use mrtr::auth::GrantedScopes;
 use mrtr::http::{Endpoint, ResponseBody};
 use mrtr::{Principal, Server};
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ pub(crate) struct LegacyClient {
     pub(crate) endpoint: Endpoint<Server>,
     pub(crate) session: Option<String>,
     pub(crate) principal: Option<Principal>,
+    /// Those of its access token, if a layer checks one.
+    pub(crate) scopes: Option<GrantedScopes>,
     pub(crate) version: &'static str,
 }
 
@@ -23,7 +26,7 @@ impl LegacyClient {
     /// Creates a client without a session.
     pub(crate) fn new(endpoint: &Endpoint<Server>) -> Self {
         let endpoint = endpoint.clone();
-        Self { endpoint, session: None, principal: None, version: "2025-11-25" }
+        Self { endpoint, session: None, principal: None, scopes: None, version: "2025-11-25" }
     }
 
     /// Opens a session with all capabilities of the version.
@@ -59,6 +62,9 @@ impl LegacyClient {
         let mut request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
         if let Some(principal) = &self.principal {
             request.extensions_mut().insert(principal.clone());
+        }
+        if let Some(scopes) = &self.scopes {
+            request.extensions_mut().insert(scopes.clone());
         }
         let response = self.endpoint.clone().call(request).await.unwrap();
         Incoming::new(response)

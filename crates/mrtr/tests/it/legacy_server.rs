@@ -42,6 +42,14 @@ pub(crate) fn builder(runs: &Runs) -> ServerBuilder {
             )?;
             Ok(a.text + &b.text)
         }))
+        .tool(Tool::new("pay", "", async |cx: Context| -> Result<String> {
+            let (a, b) = tokio::try_join!(
+                cx.elicit::<Text>("a", "First?"),
+                cx.elicit::<Text>("b", "Second?")
+            )?;
+            cx.require_scope("pay").await?;
+            Ok(a.text + &b.text)
+        }))
         .tool(Tool::new("page", "", async |cx: Context| -> Result<&str> {
             cx.elicit_url("page", "Sign in", "https://login.example/").await?;
             Ok("consented")

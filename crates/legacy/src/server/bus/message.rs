@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::server::claims::SessionClaims;
+use crate::server::context::Authorization;
 use crate::server::session::{Answer, Change, Session, SessionKey};
 
 /// A message to the other replicas.
@@ -18,6 +19,7 @@ pub(crate) enum Message {
         id: String,
         result: Option<Box<RawValue>>,
         error: Option<ErrorObject>,
+        authorization: Authorization,
     },
     /// A client has cancelled a request, which another replica answers.
     #[serde(rename = "c")]
@@ -60,12 +62,17 @@ impl From<Caller> for Principal {
 }
 
 impl Message {
-    pub(crate) fn answered(session: SessionKey, id: String, answer: Answer) -> Self {
+    pub(crate) fn answered(
+        session: SessionKey,
+        id: String,
+        answer: Answer,
+        authorization: Authorization,
+    ) -> Self {
         let (result, error) = match answer {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
-        Self::Answered { session, id, result, error }
+        Self::Answered { session, id, result, error, authorization }
     }
 
     pub(crate) fn changed(session: &Session, change: Change) -> Self {

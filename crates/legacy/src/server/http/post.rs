@@ -16,6 +16,7 @@ use super::body::CallEvents;
 use super::caller::{Caller, SESSION_ID, context_of};
 use super::rejected::{Rejected, empty, json, json_text};
 use crate::server::bus;
+use crate::server::context::{AnsweredBy, Authorization};
 use crate::server::gateway::Gateway;
 use crate::server::opening::opens_session;
 use crate::server::run::{AttachedReader, NewCall};
@@ -110,7 +111,7 @@ async fn handle_messages<H: RequestHandler>(
                 notify(gateway, session, &notification).await?;
             }
             Message::Response(response) => {
-                let is_expected = answer(gateway, session, response).await?;
+                let is_expected = answer(gateway, session, request, response).await?;
                 if !is_expected && is_batch {
                     tracing::debug!(target: "mrtr::legacy", "response without a request ignored");
                 } else if !is_expected {
@@ -186,13 +187,16 @@ fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
 async fn answer<H: RequestHandler>(
     gateway: &Gateway<H>,
     session: &Session,
+    request: &Request<Bytes>,
     response: jsonrpc::Response<Box<RawValue>>,
 ) -> Result<bool, Box<Rejected>> {
     let Some(RequestId::String(id)) = response.id else { return Ok(false) };
     if !gateway.is_of_other_process(&id) {
-        return Ok(session.answer(&RequestId::String(id), response.outcome));
+        let by = AnsweredBy::Request(context_of(request));
+        return Ok(session.answer(&RequestId::String(id), response.outcome, by));
     }
-    let answered = bus::Message::answered(session.key, id, response.outcome);
+    let authorization = Authorization::of(request.extensions());
+    let answered = bus::Message::answered(session.key, id, response.outcome, authorization);
     gateway.publish(&answered).await.map_err(Rejected::unreached)
 }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::legacy_method;
 use crate::server::call::{Call, Channel, Outgoing, empty};
-use crate::server::context::Context;
+use crate::server::context::{AnsweredBy, Context};
 use crate::server::gateway::Gateway;
 use crate::server::listen::listen;
 use crate::server::session::{Session, SessionKey};
@@ -74,7 +74,7 @@ impl<H: RequestHandler> StreamSession<H> {
     pub(super) async fn reject_line(&self, prefix: MessagePrefix, error: ErrorObject) {
         let MessagePrefix { id, has_method, .. } = prefix;
         if let (Some(id), Some(session), false) = (&id, &self.session, has_method)
-            && session.answer(id, Err(error.clone()))
+            && session.answer(id, Err(error.clone()), AnsweredBy::Connection)
         {
             return;
         }
@@ -116,7 +116,9 @@ impl<H: RequestHandler> StreamSession<H> {
             Ok(Message::Notification(notification)) => self.process_notification(&notification),
             Ok(Message::Response(Response { id, outcome })) => {
                 let answer = self.session.as_ref().zip(id);
-                let is_expected = answer.is_some_and(|(session, id)| session.answer(&id, outcome));
+                let is_expected = answer.is_some_and(|(session, id)| {
+                    session.answer(&id, outcome, AnsweredBy::Connection)
+                });
                 if !is_expected {
                     tracing::debug!(target: "mrtr::legacy", "response without a request ignored");
                 }
