@@ -235,6 +235,7 @@ impl<C: Connection> Adapter<C> {
             }
         };
         let mut refused = Vec::new();
+        let mut is_unreachable = false;
         for (question, answer) in call.answers(&modern.responses) {
             let message = match answer {
                 Some(result) => respond(question, "result", result),
@@ -242,13 +243,21 @@ impl<C: Connection> Adapter<C> {
                     respond_error(question, &ErrorObject::internal("the client did not answer"))
                 }
             };
+            if is_unreachable {
+                // Each attempt may take the timeout of a request.
+                refused.push(message);
+                continue;
+            }
             match post_answer(&call.running.link, &message).await {
                 Ok(()) => {}
-                Err(error @ ConnectionError::SessionEnded) => return Err(error.into()),
+                Err(ConnectionError::SessionEnded) => {
+                    return Err(ConnectionError::SessionEnded.into());
+                }
                 // The replica that asked may be gone, or may not have the session any more. What
                 // comes next tells: the question again, or an error.
-                Err(error) => {
-                    tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
+                Err(ConnectionError::Transport(error)) => {
+                    tracing::warn!(target: "mrtr::client", %error, "an answer was not accepted");
+                    is_unreachable = error.is_transient();
                     refused.push(message);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
@@ -34,7 +34,7 @@ pub(super) struct OpenSession<C: Connection> {
     /// The number of requests of our own.
     own_requests: AtomicU64,
     /// The resources whose changes the server reports.
-    subscribed: Mutex<HashMap<String, SubscriptionCount>>,
+    subscribed: Mutex<HashMap<String, SubscribedResource>>,
 }
 
 impl<C: Connection> OpenSession<C> {
@@ -109,6 +109,11 @@ impl<C: Connection> OpenSession<C> {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn count_subscribed(&self) -> usize {
+        self.subscribed().len()
+    }
+
     /// Ends the subscriptions of a session that the server has ended.
     pub(super) fn end(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).0.abort();
@@ -116,51 +121,68 @@ impl<C: Connection> OpenSession<C> {
     }
 }
 
-/// A subscription to a resource. When the last subscription to the resource is dropped, the client
-/// unsubscribes at the server.
+/// A subscription to a resource, or an attempt to subscribe. When the last one to the resource is
+/// dropped, the client unsubscribes at the server.
 pub(super) struct ResourceSubscription<C: Connection> {
     session: Arc<OpenSession<C>>,
     uri: String,
 }
 
-/// The number of subscriptions to a resource. Locked during requests to subscribe and unsubscribe.
-type SubscriptionCount = Arc<tokio::sync::Mutex<usize>>;
+#[derive(Default)]
+struct SubscribedResource {
+    /// The number of subscriptions and attempts.
+    count: usize,
+    /// True if the server has accepted it. Locked during requests to subscribe and unsubscribe.
+    is_accepted: Arc<tokio::sync::Mutex<bool>>,
+}
 
 impl<C: Connection> ResourceSubscription<C> {
     pub(super) async fn begin(
         session: &Arc<OpenSession<C>>,
         uri: &str,
     ) -> Result<Self, ConnectionError> {
-        let count = session.subscriptions_to(uri);
-        let mut count = count.lock().await;
-        if *count == 0 {
+        let is_accepted = session.resource(uri, |resource| {
+            resource.count += 1;
+            Arc::clone(&resource.is_accepted)
+        });
+        // Dropped with the future, or after a refusal, it takes the attempt back.
+        let attempt = Self { session: Arc::clone(session), uri: uri.to_owned() };
+        let mut is_accepted = is_accepted.lock().await;
+        if !*is_accepted {
             session.request(legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
+            *is_accepted = true;
         }
-        *count += 1;
-        Ok(Self { session: Arc::clone(session), uri: uri.to_owned() })
+        Ok(attempt)
     }
 }
 
 impl<C: Connection> OpenSession<C> {
-    fn subscriptions_to(&self, uri: &str) -> SubscriptionCount {
-        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(subscribed.entry(uri.to_owned()).or_default())
+    fn subscribed(&self) -> MutexGuard<'_, HashMap<String, SubscribedResource>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resource<T>(&self, uri: &str, work: impl FnOnce(&mut SubscribedResource) -> T) -> T {
+        work(self.subscribed().entry(uri.to_owned()).or_default())
     }
 
     async fn end_subscription(&self, uri: &str) {
-        let shared = self.subscriptions_to(uri);
-        let mut count = shared.lock().await;
-        *count = count.saturating_sub(1);
-        if *count > 0 {
+        let is_accepted = self.resource(uri, |resource| Arc::clone(&resource.is_accepted));
+        let mut is_accepted = is_accepted.lock().await;
+        let left = self.resource(uri, |resource| {
+            resource.count = resource.count.saturating_sub(1);
+            resource.count
+        });
+        if left > 0 {
             return;
         }
+        *is_accepted = false;
         let ended = self.request(legacy_method::UNSUBSCRIBE, &json!({ "uri": uri })).await;
         if let Err(error) = ended {
             tracing::debug!(target: "mrtr::client", uri, ?error, "cannot unsubscribe");
         }
-        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map and this function have it, and nobody waits for it.
-        if Arc::strong_count(&shared) == 2 {
+        let mut subscribed = self.subscribed();
+        // An attempt that began meanwhile waits for the lock.
+        if subscribed.get(uri).is_some_and(|resource| resource.count == 0) {
             subscribed.remove(uri);
         }
     }

@@ -90,6 +90,8 @@ struct Opened {
     opening: Option<Vec<oneshot::Sender<()>>>,
     /// How many of the next answers are not accepted.
     refusals: usize,
+    /// The server cannot be reached for answers.
+    is_down: bool,
 }
 
 /// The server's side.
@@ -183,6 +185,9 @@ impl Connection for Fake {
         let mut opened = self.opened.lock().unwrap();
         if opened.ended.contains(session) {
             return Err(ConnectionError::SessionEnded);
+        }
+        if is_response && opened.is_down {
+            return Err(TransportError::interrupted("no response within 30 s").into());
         }
         if is_response && opened.refusals > 0 {
             opened.refusals -= 1;
@@ -404,6 +409,28 @@ async fn the_last_subscription_to_a_resource_ends_it_at_the_server() {
     ended.answer(json!({})).await;
     server.call("resources/subscribe").await.answer(json!({})).await;
     third.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscription_that_is_refused_or_given_up_leaves_nothing_behind() {
+    let (adapter, mut server) = connect();
+    let facts = ClientFacts::of(&RequestMeta::new("2026-07-28", ClientCapabilities::new()));
+    for is_refused in [true, false] {
+        let filter = json!({ "notifications": { "resourceSubscriptions": ["file:///a"] } });
+        let sent = send(&adapter, "subscriptions/listen", filter, Value::Null);
+        let subscribe = server.call("resources/subscribe").await;
+        let session = adapter.open(&facts).await.unwrap();
+        assert_eq!(session.count_subscribed(), 1);
+        if is_refused {
+            subscribe.end(Err(ErrorObject::invalid_params("no such resource"))).await;
+            soon(sent).await.unwrap().unwrap_err();
+        } else {
+            sent.abort();
+        }
+        server.call("resources/unsubscribe").await.answer(json!({})).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(session.count_subscribed(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

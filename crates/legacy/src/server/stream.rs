@@ -11,10 +11,11 @@ use mrtr_schema::RawJson;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-/// How many messages a stream keeps. Requests and responses are kept beyond it.
-const MAX_EVENTS: usize = 256;
+/// How many notifications a stream keeps. All requests and responses are kept: their number is
+/// that of the questions of a call, and of its rounds.
+const MAX_NOTIFICATIONS: usize = 256;
 
-/// How many bytes of messages a stream keeps, with the same exception.
+/// How many bytes of notifications a stream keeps, and of all messages when it has been read.
 const MAX_BYTES: usize = 256 << 10;
 
 /// One message on a stream.
@@ -55,6 +56,9 @@ struct State {
     permit: Option<Permit>,
     events: VecDeque<Event>,
     bytes: usize,
+    /// The notifications among them, and their bytes.
+    notifications: usize,
+    notification_bytes: usize,
     last: u64,
     /// How many responses are still to come.
     open: usize,
@@ -74,6 +78,8 @@ impl Stream {
             permit: Some(permit),
             events: VecDeque::new(),
             bytes: 0,
+            notifications: 0,
+            notification_bytes: 0,
             last: 0,
             open: responses,
             reader: 0,
@@ -104,7 +110,7 @@ impl Stream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message. If the stream is full, the oldest notifications are dropped.
+    /// Adds a message. If there are too many notifications, the oldest ones are dropped.
     pub(crate) fn push(
         &self,
         message: Option<RawJson>,
@@ -113,9 +119,15 @@ impl Stream {
     ) {
         let mut state = self.lock();
         state.last += 1;
-        state.bytes += length(message.as_ref());
-        if kind == EventKind::Response {
-            state.open = state.open.saturating_sub(1);
+        let length = length(message.as_ref());
+        state.bytes += length;
+        match kind {
+            EventKind::Notification => {
+                state.notifications += 1;
+                state.notification_bytes += length;
+            }
+            EventKind::Response => state.open = state.open.saturating_sub(1),
+            EventKind::Place | EventKind::Request => {}
         }
         let position = state.last;
         state.events.push_back(Event { position, message, kind, state: event_state });
@@ -191,11 +203,14 @@ impl fmt::Debug for Stream {
 
 impl State {
     fn drop_oldest(&mut self) {
-        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
+        while self.notifications > MAX_NOTIFICATIONS || self.notification_bytes > MAX_BYTES {
             let oldest = |event: &Event| event.kind == EventKind::Notification;
             let Some(at) = self.events.iter().position(oldest) else { return };
             if let Some(dropped) = self.events.remove(at) {
-                self.bytes -= length(dropped.message.as_ref());
+                let length = length(dropped.message.as_ref());
+                self.bytes -= length;
+                self.notifications -= 1;
+                self.notification_bytes -= length;
             }
         }
     }
@@ -322,13 +337,36 @@ mod tests {
     fn full_stream_drops_notifications_and_keeps_requests_and_responses() {
         let stream = Stream::new("s".to_owned(), 1, Arc::new(()));
         stream.push(message(0), EventKind::Request, None);
-        for n in 1..=2 * MAX_EVENTS as u64 {
+        for n in 1..=2 * MAX_NOTIFICATIONS as u64 {
             stream.push(message(n), EventKind::Notification, None);
         }
         stream.push(message(9_999), EventKind::Response, None);
         let (texts, is_end) = read_all(&mut stream.read_after(0));
         assert!(is_end);
-        assert_eq!(texts.len(), MAX_EVENTS);
-        assert_eq!((texts[0].as_str(), texts[MAX_EVENTS - 1].as_str()), ("0", "9999"));
+        assert_eq!(texts.len(), MAX_NOTIFICATIONS + 2);
+        let first_kept = (MAX_NOTIFICATIONS + 1).to_string();
+        assert_eq!([&texts[0], &texts[1], texts.last().unwrap()], ["0", &first_kept, "9999"]);
+    }
+
+    #[test]
+    fn long_notifications_are_dropped_by_their_bytes() {
+        let stream = Stream::new("s".to_owned(), 1, Arc::new(()));
+        let long = RawJson::new(&"x".repeat(MAX_BYTES / 2)).unwrap();
+        stream.push(Some(long.clone()), EventKind::Notification, None);
+        stream.push(Some(long.clone()), EventKind::Notification, None);
+        stream.push(message(1), EventKind::Notification, None);
+        let (texts, _) = read_all(&mut stream.read_after(0));
+        assert_eq!(texts, [long.as_str(), "1"]);
+    }
+
+    #[test]
+    fn long_questions_leave_room_for_notifications() {
+        let stream = Stream::new("s".to_owned(), 1, Arc::new(()));
+        let long = RawJson::new(&"x".repeat(MAX_BYTES)).unwrap();
+        stream.push(Some(long), EventKind::Request, None);
+        stream.push(message(1), EventKind::Notification, None);
+        stream.push(message(2), EventKind::Notification, None);
+        let (texts, _) = read_all(&mut stream.read_after(1));
+        assert_eq!(texts, ["1", "2"]);
     }
 }

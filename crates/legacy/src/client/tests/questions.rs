@@ -133,6 +133,30 @@ async fn answer_that_another_replica_refused_reaches_the_one_that_asked() {
     assert_eq!(result(sent).await, json!({ "content": [] }));
 }
 
+/// Each attempt may take the timeout of a request.
+#[tokio::test(start_paused = true)]
+async fn one_answer_shows_that_the_server_cannot_be_reached() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    for id in ["a", "b", "c"] {
+        at_server.ask(id).await;
+    }
+    let suspended = result(sent).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 3);
+    server.opened.lock().unwrap().is_down = true;
+    let resumed = resume(&adapter, "t", &suspended);
+    for _ in 0..3 {
+        assert_eq!(server.response().await.1["id"], "a");
+    }
+    server.opened.lock().unwrap().is_down = false;
+    for id in ["a", "b", "c"] {
+        assert_eq!(server.response().await.1["id"], id);
+    }
+    at_server.answer(json!({ "content": [] })).await;
+    soon(resumed).await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn answer_is_not_sent_again_once_the_question_is_asked_again() {
     let (adapter, mut server) = connect();
