@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use mrtr_client::{CallOutcome, RoundLimits};
 use mrtr_gateway::Gateway;
-use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{Params, Request, RequestId, code};
 use mrtr_schema::meta::key;
 use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
+use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_server::{Clock, Context, Principal, Tool, UnixSeconds};
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use schemars::JsonSchema;
@@ -230,8 +230,22 @@ async fn question_that_was_not_answered_is_asked_again() {
 /// The upstream gets the capabilities of each caller, and can ask for no more.
 #[tokio::test]
 async fn upstream_sees_the_capabilities_of_the_caller() {
-    let server = upstream("u", [ask_twice(&Arc::default())]);
+    let declared = Tool::new("declared", "", async |cx: Context| {
+        serde_json::to_string(cx.parts().capabilities()).unwrap_or_default()
+    });
+    let server = upstream("u", [ask_twice(&Arc::default()), declared]);
     let gateway = gateway(&[("u", &server)]).await;
+    let declines = async |_, _| Ok(ElicitResult::decline());
+    let clients = [
+        (connect(gateway.server(), "a"), json!({})),
+        (connect(gateway.server(), "a").on_url(declines), json!({})),
+        (caller(&gateway, "a").on_url(declines), json!({ "elicitation": { "form": {} } })),
+        (connect(gateway.server(), "a").extension("com.example/x", Object::new()), json!({})),
+    ];
+    for (client, expected) in clients {
+        let seen = client.build().call_tool("u__declared", json!({})).await.unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&seen.text()).unwrap(), expected);
+    }
     let without_forms = connect(gateway.server(), "a").build();
     let error = without_forms.call_tool("u__ask", json!({ "text": "" })).await.unwrap_err();
     let error = error.as_server_error().unwrap();

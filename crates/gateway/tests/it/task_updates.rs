@@ -269,15 +269,21 @@ async fn upstream_that_is_stuck_is_left_after_the_timeout() {
 async fn subscriptions_to_tasks_leave_room_for_calls() {
     let server = upstream("a");
     let gateway = gateway(&[("a", &server)]).await;
-    let id = create(&gateway, "a__report").await;
+    let alices = create(&gateway, "a__report").await;
+    let params = json!({ "name": "a__report", "arguments": {} });
+    let bobs = send(&gateway, "bob", "tools/call", params).await.unwrap();
+    let bobs = bobs["taskId"].as_str().unwrap().to_owned();
     let mut open = Vec::new();
     for n in 0..70 {
-        let (changes, granted) = listen(&gateway, "alice", &[&id]).await;
+        let (caller, id) = if n % 2 == 0 { ("alice", &alices) } else { ("bob", &bobs) };
+        let (changes, granted) = listen(&gateway, caller, &[id]).await;
         assert_eq!(granted.len(), usize::from(n < 64), "{n}");
         open.push(changes);
     }
+    // A call has room.
+    create(&gateway, "a__report").await;
     drop(open);
     tokio::task::yield_now().await;
-    let (_, granted) = listen(&gateway, "alice", &[&id]).await;
-    assert_eq!(granted, [id]);
+    let (_, granted) = listen(&gateway, "alice", &[&alices]).await;
+    assert_eq!(granted, [alices]);
 }

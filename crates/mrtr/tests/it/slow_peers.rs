@@ -15,11 +15,16 @@ fn options() -> ServeOptions {
     ServeOptions::default().with_header_timeout(TIMEOUT)
 }
 
+/// Fails instead of waiting for ever.
+async fn soon<F: Future>(awaited: F) -> F::Output {
+    tokio::time::timeout(Duration::from_mins(1), awaited).await.unwrap()
+}
+
 /// Reads all output of the server until it closes the connection.
 async fn read_to_close(stream: &mut tokio::net::TcpStream) -> String {
     let mut output = Vec::new();
     // The connection may end with an error.
-    let _ = stream.read_to_end(&mut output).await;
+    let _ = soon(stream.read_to_end(&mut output)).await;
     String::from_utf8_lossy(&output).into_owned()
 }
 
@@ -44,10 +49,13 @@ async fn header_timeout_disconnects_a_client_with_an_endless_head() {
         }
     };
     let mut output = Vec::new();
-    tokio::select! {
-        () = drip => {}
-        _ = reading.read_to_end(&mut output) => {}
-    }
+    let closed = async {
+        tokio::select! {
+            () = drip => {}
+            _ = reading.read_to_end(&mut output) => {}
+        }
+    };
+    soon(closed).await;
     assert_alive(port).await;
 }
 
@@ -59,7 +67,7 @@ async fn header_timeout_closes_idle_connections() {
         idle.push(connect(port).await);
     }
     // This connection is accepted after idle ones were closed.
-    assert_alive(port).await;
+    soon(assert_alive(port)).await;
     drop(idle);
 }
 
@@ -73,7 +81,7 @@ async fn idle_timeout_disconnects_a_client_that_does_not_read() {
     let call = format!("{}Content-Length: {}\r\n\r\n{body}", head.text("POST"), body.len());
     // The client sends calls for as long as it can, and reads nothing.
     let sending = async { while stream.write_all(call.as_bytes()).await.is_ok() {} };
-    tokio::join!(sending, assert_alive(port));
+    soon(async { tokio::join!(sending, assert_alive(port)) }).await;
 }
 
 /// With two lengths, or a length and chunks, the bytes after the shorter body could be a second

@@ -87,6 +87,9 @@ async fn metadata_of_the_resource() {
     ] {
         let (world, error, kind) = attack(|script| script.issuer = issuer.to_owned()).await;
         assert_eq!(kind, expected, "{issuer}: {error}");
+        // No connection was tried.
+        let is_private = expected == Kind::NoServerMetadata;
+        assert_eq!(error.contains("is not a public address"), is_private, "{error}");
         assert!(!has_begun(&world));
     }
 }
@@ -229,19 +232,26 @@ async fn challenges_of_a_hostile_server() {
     fn challenge(text: &'static str) -> Response {
         (StatusCode::UNAUTHORIZED, [("www-authenticate", text)]).into_response()
     }
-    for (respond, expected) in [
-        ((|| challenge(r#"Bearer scope="a\\b""#)) as fn() -> Response, Kind::Scope),
+    for (respond, expected, why) in [
+        (
+            (|| challenge(r#"Bearer scope="a\\b""#)) as fn() -> Response,
+            Kind::Scope,
+            "invalid scope",
+        ),
         (
             || challenge(r#"Bearer resource_metadata="http://169.254.169.254/""#),
             Kind::NoResourceMetadata,
+            "must be https",
         ),
         (
             || challenge(r#"Bearer resource_metadata="https://169.254.169.254/""#),
             Kind::NoResourceMetadata,
+            "is not a public address",
         ),
         (
             || challenge(r#"Bearer resource_metadata="file:///etc/passwd""#),
             Kind::NoResourceMetadata,
+            "must be https",
         ),
     ] {
         let (world, error, kind) = attack(|script| {
@@ -249,6 +259,7 @@ async fn challenges_of_a_hostile_server() {
         })
         .await;
         assert_eq!(kind, expected, "{error}");
+        assert!(error.contains(why), "{error}");
         assert!(!has_begun(&world), "{error}");
     }
 }
