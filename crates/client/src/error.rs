@@ -23,6 +23,8 @@ enum Kind {
     TooManyRounds(String),
     /// The call exceeded its timeout.
     Timeout(String),
+    /// The task that the call had become failed.
+    TaskFailed(ErrorObject),
     /// The task that the call had become was cancelled.
     TaskCancelled(String),
     /// The task that the call had become did not end within its lifetime.
@@ -62,6 +64,10 @@ impl CallError {
         Self(Box::new(Kind::Timeout(message.into())))
     }
 
+    pub(crate) fn task_failed(error: ErrorObject) -> Self {
+        Self(Box::new(Kind::TaskFailed(error)))
+    }
+
     pub(crate) fn task_cancelled(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::TaskCancelled(message.into())))
     }
@@ -83,10 +89,10 @@ impl CallError {
         Self::request("internal error: the call paused although its handlers were to answer")
     }
 
-    /// Returns the server's error, if the server responded with one.
+    /// Returns the server's error, if the server responded with one or with a task that has failed.
     pub fn as_server_error(&self) -> Option<&ErrorObject> {
         match &*self.0 {
-            Kind::Server(error) => Some(error),
+            Kind::Server(error) | Kind::TaskFailed(error) => Some(error),
             _ => None,
         }
     }
@@ -120,6 +126,14 @@ impl CallError {
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(*self.0, Kind::Timeout(_))
+    }
+
+    /// Returns true if the task that the call had become has failed, with the error of
+    /// [`as_server_error`](Self::as_server_error). If it is false for an error of the server, the
+    /// server refused a request about the task, which may still be running.
+    #[must_use]
+    pub fn is_task_failed(&self) -> bool {
+        matches!(*self.0, Kind::TaskFailed(_))
     }
 
     /// Returns true if the task that the call had become was cancelled, by this client or another
@@ -163,6 +177,7 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::Server(error) => write!(f, "the server refused the call: {error}"),
+            Kind::TaskFailed(error) => write!(f, "the task failed: {error}"),
             Kind::Protocol(message) => write!(f, "the server violated the protocol: {message}"),
             Kind::TooManyRounds(message)
             | Kind::Timeout(message)
@@ -184,7 +199,7 @@ impl fmt::Debug for CallError {
 impl StdError for CallError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &*self.0 {
-            Kind::Server(error) => Some(error),
+            Kind::Server(error) | Kind::TaskFailed(error) => Some(error),
             Kind::Transport(error) => error.source(),
             Kind::Handler(_, source) => source.as_deref().map(|s| s as _),
             _ => None,

@@ -63,7 +63,7 @@ impl Machine {
             TaskState::Working => self.wait_to_poll(),
             TaskState::InputRequired(requests) => self.receive_task_input(requests),
             TaskState::Completed(result) => self.receive_task_result(result),
-            TaskState::Failed(error) => Err(CallError::server(error)),
+            TaskState::Failed(error) => Err(CallError::task_failed(error)),
             TaskState::Cancelled => {
                 let why = message.map_or_else(String::new, |m| format!(": {}", quote(&m)));
                 Err(CallError::task_cancelled(format!("the task was cancelled{why}")))

@@ -193,7 +193,17 @@ async fn end_of_a_task_is_the_end_of_the_call() {
     let end = async |state: Value| call(&server(created(&json!({})), [state])).await;
     let failed = json!({ "error": { "code": -32603, "message": "rate limit" } });
     let error = end(task("failed", &failed)).await.unwrap_err();
+    assert!(error.is_task_failed() && !error.is_task_cancelled(), "{error}");
     assert_eq!(error.as_server_error().unwrap().message, "rate limit");
+    assert_eq!(error.to_string(), "the task failed: rate limit (-32603)");
+
+    let unknown = ErrorObject::invalid_params("the task does not exist");
+    let refusing = ScriptedServer::new(move |received| match received.method.as_str() {
+        "tools/call" => Reply::Result(created(&json!({}))),
+        _ => Reply::Error(unknown.clone()),
+    });
+    let error = call(&refusing).await.unwrap_err();
+    assert!(error.as_server_error().is_some() && !error.is_task_failed(), "{error}");
 
     let stopped = json!({ "statusMessage": "stopped\n" });
     let error = end(task("cancelled", &stopped)).await.unwrap_err();
