@@ -28,6 +28,10 @@ impl Checked<'_> {
         self.restoration.is_some_and(|it| it.may_lose(happened, later))
     }
 
+    fn spans_restoration(&self, request: (f64, f64)) -> bool {
+        self.restoration.is_some_and(|it| it.is_spanned(request))
+    }
+
     /// Returns the steps of all histories.
     fn steps(&self) -> impl Iterator<Item = (&str, &Step<'_>)> {
         self.ledgered
@@ -184,12 +188,13 @@ impl Checked<'_> {
             .collect();
         for observed in &call.observations {
             let Some(outcome) = parse(&observed.status) else { continue };
-            // A second answer may have become the first one.
-            let is_restored = self.restoration.is_some_and(|it| observed.at >= it.restored.from);
             for used in &outcome.used {
+                // A second answer may have become the first one.
+                let mut first = call.answered.iter().filter(|(key, _)| name_of(key) == used.key);
+                let is_lost = first.any(|(_, first)| is_lost(first, observed.at));
                 let right = answer_to(&call.caller, &used.key, &used.message);
                 let is_late = used.answer.strip_suffix(LATE) == Some(&right);
-                if used.answer != right && !(is_late && is_restored) {
+                if used.answer != right && !(is_late && is_lost) {
                     wrong.push(self.say(format_args!("{:?} got another answer", used.message)));
                 }
                 if !call.asked.iter().any(|(_, message)| *message == used.message) {
@@ -213,6 +218,7 @@ impl Checked<'_> {
         };
         let observed = self.call.observations.iter();
         let seen = observed.filter(|it| it.status == Status::Ended(End::Cancelled));
+        let seen = seen.filter(|it| !self.spans_restoration((it.asked, it.at)));
         for seen in seen {
             let history = self.ledgered.at(seen.at, self.restoration);
             if begun_after(history, seen.at) > 0 {
@@ -220,6 +226,9 @@ impl Checked<'_> {
             }
         }
         let Some(cancelled) = self.call.cancelled else { return wrong };
+        if self.spans_restoration((cancelled.asked, cancelled.at)) {
+            return wrong;
+        }
         let history = self.ledgered.at(cancelled.at, self.restoration);
         // The write after the acknowledgement tells the holder. Two steps are joined at most.
         let allowed = if cancelled.was_waiting { 0 } else { 2 };
@@ -280,10 +289,7 @@ impl Checked<'_> {
     /// Returns the results of the task, each with the history that it belongs to.
     fn outcomes(&self) -> impl Iterator<Item = (&History<'_>, Outcome)> {
         self.call.observations.iter().filter_map(|observed| {
-            // A response that came during the restoration may belong to either history.
-            if self.restoration.is_some_and(|it| {
-                observed.asked <= it.restored.to && observed.at >= it.restored.from
-            }) {
+            if self.spans_restoration((observed.asked, observed.at)) {
                 return None;
             }
             Some((self.ledgered.at(observed.at, self.restoration), parse(&observed.status)?))
@@ -308,6 +314,11 @@ impl Checked<'_> {
     pub(crate) fn repetitions(&self) -> usize {
         self.steps().map(|(_, step)| step.runs.len().saturating_sub(1)).sum()
     }
+}
+
+/// Returns the key that the handler has given to a question.
+pub(crate) fn name_of(key: &str) -> &str {
+    key.split('~').next().unwrap_or(key)
 }
 
 fn parse(status: &Status) -> Option<Outcome> {

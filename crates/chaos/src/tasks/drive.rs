@@ -10,6 +10,7 @@ use mrtr_testkit::random::Random;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::check::name_of;
 use super::clients::{Anywhere, Shared, is_not_found};
 use super::observed::{Answered, Cancelled, End, Observation, Status};
 use super::record::now;
@@ -43,6 +44,12 @@ pub(crate) async fn get(client: &Client<Anywhere>, id: &str) -> Result<Status, C
         "cancelled" => Status::Ended(End::Cancelled),
         _ => Status::Ended(End::Failed(task["error"].to_string())),
     })
+}
+
+/// Returns true if the paused call of this JSON stands at questions.
+fn has_questions(json: &str) -> bool {
+    let pending = serde_json::from_str::<PendingCall>(json);
+    pending.is_ok_and(|pending| !pending.input_requests().0.is_empty())
 }
 
 /// Returns the message of an input request.
@@ -96,7 +103,8 @@ impl Driver<'_> {
                     if self.cancels.is_none_or(|after| polls + 1 < after) {
                         waits_first = false;
                         let all = self.answer(&id, asked, questions, pending, random).await;
-                        stored = all.or(stored);
+                        // What a paused call has seen is old once its questions were answered.
+                        stored = all.or(stored.filter(|json| !has_questions(json)));
                     }
                 }
                 Status::Ended(_) | Status::NotFound => {
@@ -168,7 +176,7 @@ impl Driver<'_> {
         };
         sleep(Duration::from_millis(random.below(150))).await;
         let response = |key: &str, message: &str, suffix: &str| {
-            let name = key.split('~').next().unwrap_or(key);
+            let name = name_of(key);
             if name == "consent" && !consents(&order) {
                 return json!({ "action": "decline" });
             }
@@ -183,17 +191,17 @@ impl Driver<'_> {
                     lock(self.call).unexpected.push(error.to_string());
                 }
             }
+            let unsure = self.begin_update();
             return match self.client.resume::<CallToolResult>(pending, &responses).await {
                 Ok(CallOutcome::Working(pending) | CallOutcome::InputRequired(pending)) => {
                     let answered = Answered { seen, at: now() };
                     let keys = questions.into_iter().map(|(key, _)| (key, answered));
-                    lock(self.call).answered.extend(keys);
+                    let mut call = lock(self.call);
+                    call.answered.extend(keys);
+                    call.is_update_lost = unsure;
                     serde_json::to_string(&pending).ok()
                 }
-                _ => {
-                    lock(self.call).is_update_lost = true;
-                    None
-                }
+                _ => None,
             };
         }
         if random.below(2) == 0 {
@@ -214,12 +222,19 @@ impl Driver<'_> {
         None
     }
 
+    /// Marks the request that follows as failed, until it is acknowledged: the driver may be dropped
+    /// before. Returns the mark to restore then.
+    fn begin_update(&self) -> bool {
+        std::mem::replace(&mut lock(self.call).is_update_lost, true)
+    }
+
     /// Sends one answer. Returns true if it was acknowledged.
     async fn update(&self, id: &str, key: &str, response: Value) -> bool {
         let params = json!({ "taskId": id, "inputResponses": { key: response } });
+        let unsure = self.begin_update();
         let sent = self.client.request::<Value>("tasks/update", params).await.is_ok();
-        if !sent {
-            lock(self.call).is_update_lost = true;
+        if sent {
+            lock(self.call).is_update_lost = unsure;
         }
         sent
     }
@@ -227,13 +242,13 @@ impl Driver<'_> {
     /// Returns true if the cancellation was acknowledged.
     async fn cancel(&self, id: &str, waits: bool) -> bool {
         let (asked, params) = (now(), json!({ "taskId": id }));
+        let unsure = std::mem::replace(&mut lock(self.call).is_cancel_lost, true);
         let sent = self.client.request::<Value>("tasks/cancel", params).await.is_ok();
         if sent {
             let mut call = lock(self.call);
+            call.is_cancel_lost = unsure;
             let was_waiting = waits && !call.is_update_lost;
             call.cancelled = Some(Cancelled { asked, at: now(), was_waiting });
-        } else {
-            lock(self.call).is_cancel_lost = true;
         }
         sent
     }

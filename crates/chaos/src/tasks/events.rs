@@ -142,16 +142,18 @@ impl World {
         let port = replica.port();
         let link = self.links.iter().find(|link| link.port == port);
         let link = link.filter(|_| random.below(3) > 0);
-        let from = now();
+        let held = now();
         if let Some(link) = link {
             link.hold(true);
             sleep(between(random, 1, 300)).await;
         }
+        let from = now();
         replica.signal(Signal::STOP)?;
         sleep(LEASE + between(random, 500, 2500)).await;
         replica.signal(Signal::CONT)?;
         if let Some(link) = link {
             link.hold(false);
+            self.faults.add(Kind::Held, Some(port), held, now());
         }
         self.faults.add(Kind::Frozen, Some(port), from, now());
         Ok(())

@@ -32,6 +32,11 @@ impl Restoration {
         at >= self.copied.from && asked <= self.restored.to && later >= self.restored.from
     }
 
+    /// Returns true if a response may belong to either history.
+    pub(crate) fn is_spanned(&self, (asked, at): (f64, f64)) -> bool {
+        asked <= self.restored.to && at >= self.restored.from
+    }
+
     fn part(&self, began: f64, at: f64) -> Part {
         // A run that began before the restoration cannot write any more.
         if began > self.restored.at {

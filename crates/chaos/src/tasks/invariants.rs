@@ -68,6 +68,11 @@ fn check_all<'a>(run: &Run<'_>, calls: &[Checked<'a>]) -> Vec<Guarantee> {
     let sound = |check: fn(&Checked<'a>) -> Vec<String>| {
         calls.iter().filter(is_sound).flat_map(check).collect()
     };
+    let mut not_ended: Vec<_> = all(Checked::ended);
+    if run.ended.is_none() {
+        // Also tasks that had ended before the copy was restored have to end again.
+        not_ended.push("not all tasks had ended when the time was over".to_owned());
+    }
     // Taken here: `idle` locks it, too.
     let not_refused = lock(&run.foreign.not_refused).clone();
     let guarantee = |name, text, broken| Guarantee { name, text, broken };
@@ -106,7 +111,7 @@ fn check_all<'a>(run: &Run<'_>, calls: &[Checked<'a>]) -> Vec<Guarantee> {
         guarantee(
             "continues",
             "some replica continues: all tasks end once there are no more faults",
-            all(Checked::ended),
+            not_ended,
         ),
         guarantee("owner", "for other callers, a task does not exist", not_refused),
         guarantee(

@@ -208,7 +208,9 @@ impl<'f> Call<'f> {
                 }
                 match self.resume(place.as_deref()).await? {
                     Some(response) => reading = Reading::new(response),
-                    None if place.is_some_and(|place| place.contains('~')) || self.faulty == 0 => {
+                    None if place.is_some_and(|place| place.contains('~') || !self.has_moved)
+                        || self.faulty == 0 =>
+                    {
                         return Err("the call cannot be resumed".to_owned());
                     }
                     None => return Ok(None),
