@@ -1,5 +1,8 @@
 //! Servers that run as child processes.
 
+#[cfg(feature = "legacy")]
+mod any_revision;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,8 +57,6 @@ fn script(arms: &str, end: &str, file: &Scratch) -> ChildServer {
 
 const DISCOVERED: &str =
     r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
-const INITIALIZED: &str =
-    r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
 const ANSWER: &str =
     r#"*tools/call*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[]}}""#;
 
@@ -229,27 +230,83 @@ async fn server_of_an_older_revision_is_not_replaced() {
     assert_eq!(file.read(), "start\n");
 }
 
-/// Its process does not answer the call that waits.
-#[tokio::test]
-async fn shutdown_does_not_wait_for_the_start() {
-    let file = Scratch::new("waits");
+/// A process that answers nothing, and its file.
+fn silent_server(name: &str) -> (ChildServer, Scratch) {
+    let file = Scratch::new(name);
     let text = r#"echo start >> "$1"; while read -r line; do echo probed >> "$1"; done"#;
     let args = ["-c".into(), text.into(), "server".into(), file.0.clone().into_os_string()];
-    let client = Client::builder(ChildServer::new("sh", args).timeout(Duration::MAX)).build();
+    (ChildServer::new("sh", args).timeout(Duration::MAX), file)
+}
+
+/// Makes two calls, and shuts the server down when one was sent. Returns the texts of their errors.
+async fn shut_down_at_the_start<T: mrtr::client::Transport>(
+    transport: T,
+    file: &Scratch,
+    shut_down: impl AsyncFnOnce(&T),
+) -> [String; 2] {
+    let client = Client::builder(transport).build();
     let shut_down = async {
         while !file.read().contains("probed") {
             tokio::task::yield_now().await;
         }
-        client.transport().shutdown(Duration::from_mins(1)).await;
+        shut_down(client.transport()).await;
     };
-    let call = || client.call_tool("t", json!({}));
+    let call = async || client.call_tool("t", json!({})).await.unwrap_err().to_string();
     let all = async { tokio::join!(call(), call(), shut_down) };
     let all = tokio::time::timeout(Duration::from_secs(30), all);
-    let (error, waiting, ()) = all.await.unwrap();
-    assert!(error.unwrap_err().to_string().contains("did not answer"));
+    let (first, second, ()) = all.await.unwrap();
     // It does not start another process.
-    assert!(waiting.unwrap_err().to_string().contains("the server was shut down"));
     assert_eq!(file.read(), "start\nprobed\n");
+    [first, second]
+}
+
+/// Its process does not answer the call that waits.
+#[tokio::test]
+async fn shutdown_does_not_wait_for_the_start() {
+    let time = Duration::from_mins(1);
+    let (server, file) = silent_server("waits");
+    let shut_down = async |child: &ChildServer| child.shutdown(time).await;
+    let [error, waiting] = shut_down_at_the_start(server, &file, shut_down).await;
+    assert!(error.contains("did not answer"), "{error}");
+    assert!(waiting.contains("the server was shut down"), "{waiting}");
+    #[cfg(feature = "legacy")]
+    {
+        use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+
+        let (server, file) = silent_server("waits-any");
+        let child = AnyRevisionChild::new(server, RevisionMode::Auto).probe_timeout(time);
+        let shut_down = async |child: &AnyRevisionChild| child.shutdown(time).await;
+        let errors = shut_down_at_the_start(child, &file, shut_down).await;
+        assert!(
+            errors.iter().all(|error| error.contains("the server was shut down")),
+            "{errors:?}"
+        );
+    }
+}
+
+/// Such as a server that a wrapper has started, which does not end with it.
+#[tokio::test]
+async fn shutdown_ends_requests_that_another_process_could_answer() {
+    let script = r#"read -r line
+        echo '{"jsonrpc":"2.0","id":"probe-1","result":RESULT}'
+        read -r line
+        sleep 100 & echo $! > "$1"
+        while read -r line; do :; done"#;
+    let file = Scratch::new("inherited");
+    let script = script.replace("RESULT", DISCOVERED);
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let client = Client::builder(ChildServer::new("sh", args).timeout(Duration::MAX)).build();
+    let shut_down = async {
+        while file.read().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        client.transport().shutdown(Duration::from_mins(1)).await;
+    };
+    let both = async { tokio::join!(client.call_tool("t", json!({})), shut_down).0 };
+    let called = tokio::time::timeout(Duration::from_secs(30), both).await;
+    let pid = file.read();
+    std::process::Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(called.unwrap().is_err());
 }
 
 /// So that `mrtr dev` can run a server over HTTP. The child is this test in another process.
@@ -385,7 +442,9 @@ async fn child_exits_when_its_input_ends() {
         _ = child.send(OutgoingRequest::new(request)) => unreachable!("there is no response"),
         () = async { for _ in 0..10 { tokio::task::yield_now().await; } } => {}
     }
-    child.shutdown(Duration::from_mins(1)).await;
+    let shutdown = child.shutdown(Duration::from_mins(1));
+    let exited = tokio::time::timeout(Duration::from_secs(30), shutdown).await;
+    assert!(exited.is_ok(), "it was not the end of its input");
 }
 
 /// A script that answers one request and then ignores its standard input. On SIGTERM, it writes to
@@ -420,69 +479,4 @@ fn secrets_are_not_printed() {
         assert!(!printed.contains("secret"), "{printed}");
     }
     assert!(format!("{child:?}").contains("program"));
-}
-
-/// Answers of servers that have not answered `server/discover` when they get `initialize`.
-#[cfg(feature = "legacy")]
-#[tokio::test]
-async fn slow_server_is_recognized_by_its_first_suitable_answer() {
-    use mrtr::legacy::{AnyRevisionChild, RevisionMode};
-
-    let discovered = format!(r#"echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}'"#);
-    let error = r#""error":{"code":-32601,"message":"unknown method"}}'"#;
-    let unknown = |id| format!(r#"echo '{{"jsonrpc":"2.0","id":{id},{error}"#);
-    let initialized = format!(r#"echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'"#);
-    for (answers, version) in [
-        (vec![discovered.clone(), unknown("0")], "2026-07-28"),
-        (vec![unknown("0"), discovered.clone()], "2026-07-28"),
-        // It knows both methods.
-        (vec![discovered, initialized.clone()], "2026-07-28"),
-        (vec![unknown("\"probe-1\""), initialized.clone()], "2025-11-25"),
-        (vec![initialized], "2025-11-25"),
-    ] {
-        let script = format!(
-            r#"while read -r line; do
-                id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-                case "$line" in
-                    *'"initialize"'*) {} ;;
-                    {ANSWER} ;;
-                esac
-            done"#,
-            answers.join("; ")
-        );
-        let child = ChildServer::new("sh", ["-c", &script]);
-        // Too short for any answer.
-        let child = AnyRevisionChild::new(child, RevisionMode::Auto).probe_timeout(Duration::ZERO);
-        let client = Client::builder(child).build();
-        client.call_tool("t", json!({})).await.unwrap();
-        assert_eq!(client.protocol_version(), Some(version), "{answers:?}");
-        client.transport().shutdown(Duration::from_secs(5)).await;
-    }
-}
-
-/// It reads nothing after `server/discover`, and is started again.
-#[cfg(feature = "legacy")]
-#[tokio::test]
-async fn slow_server_that_exits_because_of_the_probe_is_restarted() {
-    use mrtr::legacy::{AnyRevisionChild, RevisionMode};
-
-    let file = Scratch::new("exits");
-    let script = format!(
-        r#"echo start >> "$1"
-        while read -r line; do
-            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-            case "$line" in
-                *server/discover*) exit 1 ;;
-                *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}' ;;
-                {ANSWER} ;;
-            esac
-        done"#
-    );
-    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
-    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
-    let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
-    client.call_tool("t", json!({})).await.unwrap();
-    assert_eq!(client.protocol_version(), Some("2025-11-25"));
-    assert_eq!(file.read().lines().count(), 2);
-    client.transport().shutdown(Duration::from_secs(5)).await;
 }

@@ -180,7 +180,8 @@ async fn unread_output_does_not_delay_the_shutdown() {
         changes.publish(Change::Tools);
     }
     end.send(()).unwrap();
-    task.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), task).await;
+    ended.unwrap().unwrap();
 }
 
 #[tokio::test]

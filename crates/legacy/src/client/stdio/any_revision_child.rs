@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::FusedFuture;
@@ -24,16 +24,18 @@ use crate::client::adapter::{Adapter, ClientFacts};
 use crate::client::era::{Era, era_of, probe_request};
 use crate::client::mode::RevisionMode;
 
-/// The default of [`AnyRevisionChild::probe_timeout`], and how long an answer to the probe is
-/// awaited after `initialize` has failed.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The default of [`AnyRevisionChild::probe_timeout`], and how much longer one of the two requests
+/// is awaited when the other was answered.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server of any revision that runs as a child process.
 ///
 /// The first request to a new process is `server/discover`. A server that does not answer it as one
 /// of the current revision gets `initialize` (specification: stdio, "Backward Compatibility"). So
 /// does a server that has not answered within the [timeout](Self::probe_timeout), because it is
-/// slow to start or ignores methods that it does not know. Then the first success decides.
+/// slow to start or ignores methods that it does not know. If it accepts `initialize`, it is used
+/// as a legacy server, also if it would have answered `server/discover`: `initialize` selects the
+/// legacy semantics for the process (specification: versioning).
 ///
 /// A call with a legacy server cannot be put down: its request state works only with this client,
 /// while the process runs.
@@ -52,6 +54,8 @@ pub struct AnyRevisionChild {
     /// How often a process was probed.
     probes: AtomicU64,
     process: Mutex<Option<Process>>,
+    /// The process that has got `initialize`, and may not have answered it.
+    uncertain: SyncMutex<Option<StreamClient>>,
 }
 
 /// The process that runs, and what it speaks.
@@ -77,16 +81,20 @@ impl AnyRevisionChild {
             probe_timeout: PROBE_TIMEOUT,
             probes: AtomicU64::new(0),
             process: Mutex::new(None),
+            uncertain: SyncMutex::new(None),
         }
     }
 
     /// Sets how long a server may take to answer `server/discover` before it gets `initialize`,
-    /// too. Default: 5 s. It applies to [`RevisionMode::Auto`] only.
+    /// too. Default: 10 s. It applies to [`RevisionMode::Auto`] only.
     ///
-    /// After this time both requests are open, and the first success decides. If `initialize` fails
-    /// while the process runs, `server/discover` gets 5 s more. Then the request that started the
-    /// process fails with the error of `initialize`. Dropping that request ends the attempt, and
-    /// the next request begins anew.
+    /// After this time both requests are open. If `initialize` succeeds, the server is a legacy
+    /// one. If `initialize` fails while the process runs, or is not answered within 10 s of the
+    /// answer to `server/discover`, that answer decides. It gets 10 s more if it is still missing.
+    /// Then the request that started the process fails with the error of `initialize`.
+    ///
+    /// Dropping that request ends the attempt, and the next request begins anew. If `initialize`
+    /// was sent and not answered, the next request replaces the process, which may have a session.
     pub fn probe_timeout(mut self, time: Duration) -> Self {
         self.probe_timeout = time;
         self
@@ -94,10 +102,17 @@ impl AnyRevisionChild {
 
     /// Returns the running process, and starts and probes it if there is none.
     async fn process(&self, meta: &RequestMeta) -> Result<Process, TransportError> {
+        let shutdowns = self.child.shutdowns();
         let mut process = self.process.lock().await;
-        let stream = self.child.start()?;
+        if self.child.shutdowns() != shutdowns {
+            return Err(TransportError::not_sent("the server was shut down"));
+        }
+        let mut stream = self.child.start()?;
         if let Some(process) = process.as_ref().filter(|own| own.stream.is_same_stream(&stream)) {
             return Ok(process.clone());
+        }
+        if self.uncertain().take().is_some_and(|own| own.is_same_stream(&stream)) {
+            stream = self.child.replace(&stream)?;
         }
         let started = match self.mode {
             RevisionMode::Current => Process::current(&stream),
@@ -123,16 +138,20 @@ impl AnyRevisionChild {
             // The process may have ended because of the probe.
             Ok(answered) => answered.unwrap_or(Era::Legacy),
             Err(_) => {
-                // If the probe fails, or the answer is not that of a current server, `initialize`
-                // decides.
-                let opened = tokio::select! {
+                let mut opening = pin!(self.open(stream.clone(), meta));
+                let (opened, answered) = tokio::select! {
                     biased;
-                    Ok(Era::Current) = &mut answer => return Ok(Process::current(&stream)),
-                    opened = self.open(stream.clone(), meta) => opened,
+                    opened = &mut opening => (opened, None),
+                    // It may still accept `initialize`, which was sent.
+                    Ok(Era::Current) = &mut answer => match timeout(PROBE_TIMEOUT, opening).await {
+                        Ok(opened) => (opened, Some(Era::Current)),
+                        Err(_) => return Ok(Process::current(&stream)),
+                    },
                 };
                 match opened {
                     Ok(legacy) => return Ok(legacy),
                     Err(error) if error.is_transient() && stream.is_closed() => Era::Legacy,
+                    Err(_) if answered.is_some() => Era::Current,
                     Err(error) if answer.is_terminated() => return Err(error),
                     Err(error) => match timeout(PROBE_TIMEOUT, answer).await {
                         Ok(Ok(Era::Current)) => Era::Current,
@@ -156,8 +175,17 @@ impl AnyRevisionChild {
     ) -> Result<Process, TransportError> {
         let session = StreamSession::new(&stream, self.child.request_timeout());
         let adapter = Arc::new(Adapter::new(session));
-        adapter.open(&ClientFacts::of(meta)).await?;
+        *self.uncertain() = Some(stream.clone());
+        let opened = adapter.open(&ClientFacts::of(meta)).await;
+        if opened.as_ref().err().is_none_or(|error| !error.is_transient()) {
+            *self.uncertain() = None;
+        }
+        opened?;
         Ok(Process { stream, legacy: Some(adapter) })
+    }
+
+    fn uncertain(&self) -> MutexGuard<'_, Option<StreamClient>> {
+        self.uncertain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shuts the process down; see [`ChildServer::shutdown`].
@@ -175,7 +203,7 @@ impl Transport for AnyRevisionChild {
         let unknown = || RequestMeta::new(PROTOCOL_VERSION, ClientCapabilities::default());
         let meta = meta.as_deref().cloned().unwrap_or_else(unknown);
         // Others may wait for the same process, too.
-        let limit = self.probe_timeout + self.child.request_timeout();
+        let limit = self.probe_timeout.saturating_add(self.child.request_timeout());
         let process = timeout(limit, self.process(&meta)).await;
         let Process { stream, legacy } = process.map_err(|_| {
             TransportError::not_sent(format!("the server did not start within {limit:?}"))

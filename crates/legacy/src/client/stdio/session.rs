@@ -1,6 +1,6 @@
 //! A session over a byte stream.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::RawJson;
@@ -19,11 +19,17 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 pub(super) struct StreamSession {
     stream: StreamClient,
     timeout: Duration,
+    /// What the server sends outside of calls, until it is listened to.
+    unheard: Mutex<Option<unread::Receiver<Message>>>,
 }
 
 impl StreamSession {
     pub(super) fn new(stream: &StreamClient, timeout: Duration) -> Self {
-        Self { stream: stream.clone().timeout(NEVER), timeout }
+        Self { stream: stream.clone().timeout(NEVER), timeout, unheard: Mutex::default() }
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Option<unread::Receiver<Message>>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,6 +40,8 @@ impl Connection for StreamSession {
 
     async fn initialize(&self, request: Request) -> Result<(Response, ()), ConnectionError> {
         let stream = self.stream.clone().timeout(self.timeout);
+        // The server may ask as soon as it has answered.
+        *self.unheard() = Some(stream.unsolicited());
         Ok((stream.send(OutgoingRequest::new(request)).await?, ()))
     }
 
@@ -59,7 +67,8 @@ impl Connection for StreamSession {
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
     ) -> StreamEnd {
-        let mut unsolicited = self.stream.unsolicited();
+        let unheard = self.unheard().take();
+        let mut unsolicited = unheard.unwrap_or_else(|| self.stream.unsolicited());
         drop(opening);
         while let Some(message) = unsolicited.recv().await {
             let message = match message {

@@ -27,6 +27,9 @@ use crate::traits::{OutgoingRequest, Transport};
 /// after `SIGTERM`.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long what a process has written is read after it has exited.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+
 /// A server that runs as a child process and communicates over its standard streams.
 ///
 /// The process is started by the first request, and again by the next one after it has exited. Its
@@ -212,6 +215,23 @@ impl ChildServer {
         Ok(self.current(&mut running)?.client.clone())
     }
 
+    /// Replaces the process of this stream, and returns the client of the one that runs then.
+    #[doc(hidden)]
+    pub fn replace(&self, stream: &StreamClient) -> Result<StreamClient, TransportError> {
+        let mut running = self.lock();
+        if running.as_ref().is_some_and(|own| own.client.is_same_stream(stream)) {
+            let former = running.take();
+            *running = Some(self.spawn(former)?);
+        }
+        Ok(self.current(&mut running)?.client.clone())
+    }
+
+    /// Returns how often [`ChildServer::shutdown`] was called.
+    #[doc(hidden)]
+    pub fn shutdowns(&self) -> u64 {
+        self.shutdowns.load(Ordering::SeqCst)
+    }
+
     /// Returns the timeout of one request.
     #[doc(hidden)]
     pub fn request_timeout(&self) -> Duration {
@@ -239,10 +259,9 @@ impl ChildServer {
         if let Some(client) = self.usable(request)? {
             return Ok(client);
         }
-        let shutdowns = || self.shutdowns.load(Ordering::SeqCst);
-        let before = shutdowns();
+        let shutdowns = self.shutdowns();
         let _checking = self.checking.lock().await;
-        if shutdowns() != before {
+        if self.shutdowns() != shutdowns {
             return Err(TransportError::not_sent("the server was shut down"));
         }
         // Another request may have checked it meanwhile.
@@ -390,14 +409,14 @@ fn check_discovered(program: &str, response: &Response) -> Result<(), TransportE
 async fn shut_down(running: Running, timeout: Duration) {
     let Running { mut child, client, .. } = running;
     client.close();
-    if tokio::time::timeout(timeout, child.wait()).await.is_ok() {
-        return;
+    if tokio::time::timeout(timeout, child.wait()).await.is_err()
+        && !(terminate(&child) && tokio::time::timeout(timeout, child.wait()).await.is_ok())
+    {
+        tracing::warn!(target: "mrtr::stdio", "server does not exit: killing it");
+        let _ = child.kill().await;
     }
-    if terminate(&child) && tokio::time::timeout(timeout, child.wait()).await.is_ok() {
-        return;
-    }
-    tracing::warn!(target: "mrtr::stdio", "server does not exit: killing it");
-    let _ = child.kill().await;
+    // Another process may have inherited its output.
+    client.stop_reading(LAST_OUTPUT).await;
 }
 
 /// Sends `SIGTERM` to a process. Returns false if that is not possible.

@@ -51,6 +51,13 @@ impl Waiter {
 }
 
 impl Pending {
+    /// Ends all requests: no message comes any more.
+    pub(super) fn end(&mut self) {
+        self.closed = true;
+        self.unsolicited = None;
+        self.waiters.clear();
+    }
+
     /// Passes a message from the server to the request that it concerns.
     pub(super) fn deliver(&mut self, message: Message) {
         self.has_received = true;

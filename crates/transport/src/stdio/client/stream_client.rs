@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::pending::{Pending, Waiter};
@@ -55,6 +56,7 @@ struct Shared {
     posts: Sender<Vec<u8>>,
     /// Shared with the tasks that read and write.
     pending: Arc<Mutex<Pending>>,
+    reading: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl StreamClient {
@@ -90,8 +92,9 @@ impl StreamClient {
         let queues =
             Queues { requests: queued_requests, control: control_lines, posts: queued_posts };
         tokio::spawn(write_all(writer, queues, Arc::clone(&pending)));
-        tokio::spawn(read_all(LineReader::new(reader, bytes), Arc::clone(&pending)));
-        let shared = Shared { requests, control, posts, pending };
+        let reading = tokio::spawn(read_all(LineReader::new(reader, bytes), Arc::clone(&pending)));
+        let reading = Mutex::new(Some(reading));
+        let shared = Shared { requests, control, posts, pending, reading };
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
 
@@ -111,6 +114,17 @@ impl StreamClient {
     /// Returns true if the server has sent a message.
     pub(super) fn has_received(&self) -> bool {
         self.shared.lock().has_received
+    }
+
+    /// Waits for the end of the server's output, and stops reading it after `timeout`. Requests that
+    /// are not answered by then fail.
+    pub(super) async fn stop_reading(&self, timeout: Duration) {
+        let reading = self.shared.reading.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut reading) = reading else { return };
+        if tokio::time::timeout(timeout, &mut reading).await.is_err() {
+            reading.abort();
+            self.shared.lock().end();
+        }
     }
 
     /// Closes the client's end of the stream, which asks the server to end. Requests that are
@@ -325,10 +339,7 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
             Ok(None) | Err(_) => break,
         }
     }
-    let mut pending = lock(&pending);
-    pending.closed = true;
-    pending.unsolicited = None;
-    pending.waiters.clear();
+    lock(&pending).end();
 }
 
 /// Returns the token with which a request asks for its progress.

@@ -1,0 +1,179 @@
+//! Servers that may be of a legacy revision.
+
+use std::time::Duration;
+
+use mrtr::legacy::{AnyRevisionChild, RevisionMode};
+use mrtr::stdio::ChildServer;
+use mrtr::{Client, Context, ElicitResult, Server, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{ANSWER, DISCOVERED, Scratch};
+
+const INITIALIZED: &str =
+    r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// Answers of servers that have not answered `server/discover` when they get `initialize`.
+#[tokio::test]
+async fn slow_server_is_recognized_by_its_first_suitable_answer() {
+    let discovered = format!(r#"echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}'"#);
+    let error = r#""error":{"code":-32601,"message":"unknown method"}}'"#;
+    let unknown = |id| format!(r#"echo '{{"jsonrpc":"2.0","id":{id},{error}"#);
+    let initialized = format!(r#"echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'"#);
+    for (answers, version) in [
+        (vec![discovered.clone(), unknown("0")], "2026-07-28"),
+        (vec![unknown("0"), discovered.clone()], "2026-07-28"),
+        // It knows both methods, and `initialize` selects the legacy revision.
+        (vec![discovered, initialized.clone()], "2025-11-25"),
+        (vec![unknown("\"probe-1\""), initialized.clone()], "2025-11-25"),
+        (vec![initialized], "2025-11-25"),
+    ] {
+        let script = format!(
+            r#"while read -r line; do
+                id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+                case "$line" in
+                    *'"initialize"'*) {} ;;
+                    {ANSWER} ;;
+                esac
+            done"#,
+            answers.join("; ")
+        );
+        let child = ChildServer::new("sh", ["-c", &script]);
+        // Too short for any answer.
+        let child = AnyRevisionChild::new(child, RevisionMode::Auto).probe_timeout(Duration::ZERO);
+        let client = Client::builder(child).build();
+        client.call_tool("t", json!({})).await.unwrap();
+        assert_eq!(client.protocol_version(), Some(version), "{answers:?}");
+        client.transport().shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// It reads nothing after `server/discover`, and is started again.
+#[tokio::test]
+async fn slow_server_that_exits_because_of_the_probe_is_restarted() {
+    let file = Scratch::new("exits");
+    let script = format!(
+        r#"echo start >> "$1"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*) exit 1 ;;
+                *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}' ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(client.protocol_version(), Some("2025-11-25"));
+    assert_eq!(file.read().lines().count(), 2);
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
+/// A server of both that is slow to start gets both requests. The server is this test in another
+/// process.
+#[tokio::test]
+async fn slow_server_that_gets_initialize_is_spoken_to_in_its_session() {
+    const VARIABLE: &str = "MRTR_SLOW_SERVER_OF_BOTH";
+    if std::env::var_os(VARIABLE).is_some() {
+        let ask = Tool::new("ask", "", async |cx: Context| {
+            cx.elicit::<Name>("name", "Who?").await.map(|answer| answer.name)
+        });
+        let server = Server::builder("s", "1").allow_anonymous().ephemeral_key().tool(ask);
+        mrtr::serve_stdio(server.build().unwrap()).await.unwrap();
+        return;
+    }
+    let test = "child::any_revision::slow_server_that_gets_initialize_is_spoken_to_in_its_session";
+    let program = std::env::current_exe().unwrap();
+    for (probe_timeout, version) in
+        [(Duration::ZERO, "2025-11-25"), (Duration::from_mins(1), "2026-07-28")]
+    {
+        let child = ChildServer::new(&program, ["--exact", test, "--nocapture"]).env(VARIABLE, "1");
+        let child = AnyRevisionChild::new(child, RevisionMode::Auto).probe_timeout(probe_timeout);
+        let client = Client::builder(child)
+            .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "name": "Ada" }))?))
+            .build();
+        let called = client.call_tool("ask", json!({}));
+        let called = tokio::time::timeout(Duration::from_secs(30), called).await;
+        assert_eq!(called.unwrap().unwrap().text(), "Ada");
+        assert_eq!(client.protocol_version(), Some(version));
+        client.transport().shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// It may have a session, and accepts `initialize` once.
+#[tokio::test]
+async fn server_is_replaced_if_the_request_that_initialized_it_was_dropped() {
+    let file = Scratch::new("uncertain");
+    let script = format!(
+        r#"echo start >> "$1"
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*)
+                    echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{{\"code\":-32601,\"message\":\"no\"}}}}" ;;
+                *'"initialize"'*)
+                    if [ "$(grep -c start "$1")" -gt 1 ] && [ ! "$again" ]; then
+                        echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'
+                    elif [ "$again" ]; then
+                        echo '{{"jsonrpc":"2.0","id":0,"error":{{"code":-32600,"message":"again"}}}}'
+                    fi
+                    again=1
+                    echo initialized >> "$1" ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let client = Client::builder(child).build();
+    let is_initialized = async {
+        while !file.read().contains("initialized") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
+        () = is_initialized => {}
+    }
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(file.read(), "start\ninitialized\nstart\ninitialized\n");
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
+/// Such as by one write.
+#[tokio::test]
+async fn request_that_comes_with_the_answer_to_initialize_is_answered() {
+    let file = Scratch::new("ping");
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    let script = format!(
+        r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *'"initialize"'*)
+                    printf '%s\n%s\n' '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}' '{ping}' ;;
+                *'"id":"p"'*) echo pong >> "$1" ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Legacy);
+    let client = Client::builder(child).build();
+    client.call_tool("t", json!({})).await.unwrap();
+    let answered = async {
+        while file.read().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), answered).await.unwrap();
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
