@@ -14,7 +14,9 @@ use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
 use mrtr_schema::notification::LogLevel;
 use mrtr_schema::peer_text::quote;
-use mrtr_schema::subscription::{Acknowledged, ListenParams, name, subscription_meta};
+use mrtr_schema::subscription::{
+    Acknowledged, ListenParams, SubscriptionFilter, name, subscription_meta,
+};
 use mrtr_schema::tasks;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::json;
@@ -338,16 +340,26 @@ impl<C: Connection> Adapter<C> {
             Ok(params) => params.notifications,
             Err(error) => return Ok(Response::error(Some(id.clone()), error)),
         };
-        if session.routes.end().is_some() {
+        let end = session.routes.end();
+        if end.is_some() {
             // The stream may have ended with the session. An answer shows that it has not.
             session.request(legacy_method::PING, &json!({})).await?;
-            session.listen_again().await;
         }
-        let granted = granted_filter(asked, &session.server);
-        let mut changes = session.routes.subscribe();
+        let (mut granted, mut changes) = if end == Some(StreamEnd::Final) {
+            // The server has no such stream.
+            (SubscriptionFilter::new(), session.routes.subscribe_idle())
+        } else {
+            if end.is_some() {
+                session.listen_again().await;
+            }
+            (granted_filter(asked, &session.server), session.routes.subscribe())
+        };
         let mut subscriptions = Vec::new();
-        for uri in &granted.resource_subscriptions {
-            subscriptions.push(ResourceSubscription::begin(session, uri).await?);
+        for uri in std::mem::take(&mut granted.resource_subscriptions) {
+            if let Some(subscription) = ResourceSubscription::begin(session, &uri).await? {
+                subscriptions.push(subscription);
+                granted.resource_subscriptions.push(uri);
+            }
         }
         let acknowledged = Acknowledged::new(granted.clone(), subscription_meta(id));
         if let Ok(acknowledged) = Notification::new(name::ACKNOWLEDGED, &acknowledged) {

@@ -81,13 +81,15 @@ pub(super) trait Connection: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Receives messages that are not about a request, until the receiver is dropped. Drops
-    /// `opening` once such messages arrive, or once it is known that the server has none.
+    /// `opening` once such messages arrive, or are known not to arrive for now, and returns it if
+    /// there will be none. Calls `missed` when they arrive again after some may have been lost.
     fn listen(
         self: Arc<Self>,
         session: Self::Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> impl Future<Output = StreamEnd> + Send + 'static;
+        missed: impl Fn() + Send + Sync + 'static,
+    ) -> impl Future<Output = (StreamEnd, Option<oneshot::Sender<()>>)> + Send + 'static;
 
     /// The longest time that a call may be silent, while it does not wait for the client.
     fn timeout(&self) -> Duration;

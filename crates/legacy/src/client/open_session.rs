@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::jsonrpc::{Params, Request, RequestId};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::notification::LogLevel;
 use mrtr_transport::{TransportError, unread};
 use serde_json::json;
@@ -22,6 +22,9 @@ use crate::legacy_method;
 /// How long the first request of a session waits until the stream of the session is open. A server
 /// may send the head of that stream only with its first message.
 const OPENING_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a request to unsubscribe may take.
+const UNSUBSCRIBE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct OpenSession<C: Connection> {
     pub(super) server: InitializeResult,
@@ -79,6 +82,18 @@ impl<C: Connection> OpenSession<C> {
         method: &str,
         params: &serde_json::Value,
     ) -> Result<(), ConnectionError> {
+        self.ask_server(method, params).await?.map_err(|error| {
+            let message = format!("the server rejected {method}: {error}");
+            TransportError::protocol(message).into()
+        })
+    }
+
+    /// Sends a request of our own, and waits for its result, or for its error.
+    async fn ask_server(
+        &self,
+        method: &str,
+        params: &serde_json::Value,
+    ) -> Result<Result<(), ErrorObject>, ConnectionError> {
         let params = Params::new(params).map_err(|error| unusable(&error))?;
         let count = self.own_requests.fetch_add(1, Ordering::Relaxed);
         let id = RequestId::String(format!("mrtr {method} {count}"));
@@ -88,10 +103,7 @@ impl<C: Connection> OpenSession<C> {
             while let Some(message) = running.next().await {
                 match message {
                     Incoming::Response(response) => {
-                        return response?.outcome.map(drop).map_err(|error| {
-                            let message = format!("the server rejected {method}: {error}");
-                            TransportError::protocol(message).into()
-                        });
+                        return Ok(response?.outcome.map(drop));
                     }
                     Incoming::Request(request) => {
                         let none = ClientCapabilities::default();
@@ -117,7 +129,7 @@ impl<C: Connection> OpenSession<C> {
     /// Ends the subscriptions of a session that the server has ended.
     pub(super) fn end(&self) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).0.abort();
-        self.routes.end_subscriptions(StreamEnd::Final);
+        self.routes.end_session();
     }
 }
 
@@ -132,27 +144,44 @@ pub(super) struct ResourceSubscription<C: Connection> {
 struct SubscribedResource {
     /// The number of subscriptions and attempts.
     count: usize,
-    /// True if the server has accepted it. Locked during requests to subscribe and unsubscribe.
-    is_accepted: Arc<tokio::sync::Mutex<bool>>,
+    /// Locked during requests to subscribe and unsubscribe.
+    state: Arc<tokio::sync::Mutex<SubscriptionState>>,
+}
+
+/// Whether the server has accepted a subscription to a resource.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum SubscriptionState {
+    #[default]
+    No,
+    /// The request has got no answer.
+    Unknown,
+    Yes,
 }
 
 impl<C: Connection> ResourceSubscription<C> {
+    /// Returns `None` if the server refuses.
     pub(super) async fn begin(
         session: &Arc<OpenSession<C>>,
         uri: &str,
-    ) -> Result<Self, ConnectionError> {
-        let is_accepted = session.resource(uri, |resource| {
+    ) -> Result<Option<Self>, ConnectionError> {
+        let state = session.resource(uri, |resource| {
             resource.count += 1;
-            Arc::clone(&resource.is_accepted)
+            Arc::clone(&resource.state)
         });
         // Dropped with the future, or after a refusal, it takes the attempt back.
         let attempt = Self { session: Arc::clone(session), uri: uri.to_owned() };
-        let mut is_accepted = is_accepted.lock().await;
-        if !*is_accepted {
-            session.request(legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
-            *is_accepted = true;
+        let mut state = state.lock().await;
+        if *state != SubscriptionState::Yes {
+            *state = SubscriptionState::Unknown;
+            let params = json!({ "uri": uri });
+            if let Err(error) = session.ask_server(legacy_method::SUBSCRIBE, &params).await? {
+                tracing::warn!(target: "mrtr::client", uri, %error, "subscription refused");
+                *state = SubscriptionState::No;
+                return Ok(None);
+            }
+            *state = SubscriptionState::Yes;
         }
-        Ok(attempt)
+        Ok(Some(attempt))
     }
 }
 
@@ -166,8 +195,8 @@ impl<C: Connection> OpenSession<C> {
     }
 
     async fn end_subscription(&self, uri: &str) {
-        let is_accepted = self.resource(uri, |resource| Arc::clone(&resource.is_accepted));
-        let mut is_accepted = is_accepted.lock().await;
+        let state = self.resource(uri, |resource| Arc::clone(&resource.state));
+        let mut state = state.lock().await;
         let left = self.resource(uri, |resource| {
             resource.count = resource.count.saturating_sub(1);
             resource.count
@@ -175,10 +204,13 @@ impl<C: Connection> OpenSession<C> {
         if left > 0 {
             return;
         }
-        *is_accepted = false;
-        let ended = self.request(legacy_method::UNSUBSCRIBE, &json!({ "uri": uri })).await;
-        if let Err(error) = ended {
-            tracing::debug!(target: "mrtr::client", uri, ?error, "cannot unsubscribe");
+        if std::mem::take(&mut *state) != SubscriptionState::No {
+            // A new attempt waits until the server has been told, so that the order is certain.
+            let params = json!({ "uri": uri });
+            let ended = self.request(legacy_method::UNSUBSCRIBE, &params);
+            if !matches!(tokio::time::timeout(UNSUBSCRIBE_LIMIT, ended).await, Ok(Ok(()))) {
+                tracing::debug!(target: "mrtr::client", uri, "cannot unsubscribe");
+            }
         }
         let mut subscribed = self.subscribed();
         // An attempt that began meanwhile waits for the lock.
@@ -208,7 +240,10 @@ fn spawn_listener<C: Connection>(
 /// Reads what the server sends outside of calls, until it sends nothing more.
 async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: oneshot::Sender<()>) {
     let (sender, mut messages) = unread::channel();
-    let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender, opening);
+    let subscribed = Arc::clone(&routes);
+    let missed = move || subscribed.interrupt_subscriptions();
+    let connection = Arc::clone(&link.connection);
+    let reading = connection.listen(link.session.clone(), sender, opening, missed);
     let reading = tokio::spawn(reading);
     let _reading = AbortOnDrop(reading.abort_handle());
     while let Some(message) = messages.recv().await {
@@ -227,7 +262,9 @@ async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: ones
         // No call has declared any capability for it, so it is no question.
         question::receive(&link, unrelated, &ClientCapabilities::default()).await;
     }
-    routes.end_subscriptions(reading.await.unwrap_or(StreamEnd::Final));
+    let (end, opening) = reading.await.unwrap_or((StreamEnd::Final, None));
+    routes.end_subscriptions(end);
+    drop(opening);
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);

@@ -23,6 +23,8 @@ struct State {
     /// here.
     is_shared: bool,
     subscribers: Vec<Sender<Notification>>,
+    /// Those that get nothing, because the server has no stream for changes.
+    idle: Vec<Sender<Notification>>,
     /// How the stream of the session has ended: nothing announces changes any more.
     end: Option<StreamEnd>,
 }
@@ -53,6 +55,24 @@ impl Routes {
             state.subscribers.push(sender);
         }
         receiver
+    }
+
+    /// Returns the changes of a session whose server announces none: it ends with the session.
+    pub(super) fn subscribe_idle(&self) -> Receiver<Notification> {
+        let (sender, receiver) = unread::channel();
+        self.lock().idle.push(sender);
+        receiver
+    }
+
+    /// Ends all subscriptions, so that they begin again: changes may have been missed.
+    pub(super) fn interrupt_subscriptions(&self) {
+        self.lock().subscribers.clear();
+    }
+
+    /// Ends all subscriptions with their session.
+    pub(super) fn end_session(&self) {
+        self.end_subscriptions(StreamEnd::Final);
+        self.lock().idle.clear();
     }
 
     /// Ends all subscriptions: no more changes will come, unless the stream is opened again.

@@ -22,6 +22,8 @@ pub(super) fn granted_filter(
     if resources.is_none_or(|all| all.subscribe != Some(true)) {
         asked.resource_subscriptions.clear();
     }
+    // There are no tasks in legacy revisions.
+    asked.task_ids.clear();
     asked
 }
 

@@ -92,6 +92,8 @@ struct Opened {
     refusals: usize,
     /// The server cannot be reached for answers.
     is_down: bool,
+    /// Sessions have no stream.
+    has_no_stream: bool,
 }
 
 /// The server's side.
@@ -165,12 +167,16 @@ impl Connection for Fake {
         session: Session,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> StreamEnd {
+        _: impl Fn() + Send + Sync + 'static,
+    ) -> (StreamEnd, Option<oneshot::Sender<()>>) {
+        if self.opened.lock().unwrap().has_no_stream {
+            return (StreamEnd::Final, Some(opening));
+        }
         if let Some(list) = &mut self.opened.lock().unwrap().opening {
             list.push(opening);
         }
         self.streams.send((session, messages)).unwrap_or(());
-        StreamEnd::Closed
+        (StreamEnd::Closed, None)
     }
 
     fn timeout(&self) -> Duration {
@@ -422,15 +428,75 @@ async fn subscription_that_is_refused_or_given_up_leaves_nothing_behind() {
         let session = adapter.open(&facts).await.unwrap();
         assert_eq!(session.count_subscribed(), 1);
         if is_refused {
+            // It concerns this resource only.
             subscribe.end(Err(ErrorObject::invalid_params("no such resource"))).await;
-            soon(sent).await.unwrap().unwrap_err();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!sent.is_finished() && server.calls.try_recv().is_err());
         } else {
             sent.abort();
+            server.call("resources/unsubscribe").await.answer(json!({})).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        server.call("resources/unsubscribe").await.answer(json!({})).await;
-        tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(session.count_subscribed(), 0);
     }
+}
+
+/// Sends `subscriptions/listen`, and returns what is acknowledged.
+async fn acknowledged(adapter: &Arc<Adapter<Fake>>, filter: &Value) -> (Sent, Value) {
+    let (sender, mut acknowledged) = mpsc::unbounded_channel();
+    let params = json!({ "notifications": filter, "_meta": {} });
+    let params = Params::new(&params).unwrap();
+    let request = Request::new(RequestId::Number(8), "subscriptions/listen", Some(params));
+    let adapter = Arc::clone(adapter);
+    let sent = tokio::spawn(async move {
+        let notify = move |notification: Notification| {
+            let params: Value = notification.decode_params().unwrap();
+            let _ = sender.send(params["notifications"].clone());
+        };
+        adapter.send(OutgoingRequest::new(request).with_notification_handler(&notify)).await
+    });
+    let acknowledged = soon(acknowledged.recv()).await.unwrap();
+    (sent, acknowledged)
+}
+
+/// A client that knows it can poll.
+#[tokio::test(start_paused = true)]
+async fn only_what_the_server_can_announce_is_acknowledged() {
+    let (adapter, mut server) = connect();
+    let filter = json!({
+        "toolsListChanged": true, "promptsListChanged": true, "taskIds": ["t"],
+        "resourceSubscriptions": ["file:///gone", "file:///a"],
+    });
+    let subscribed = tokio::spawn({
+        let (adapter, filter) = (Arc::clone(&adapter), filter.clone());
+        async move { acknowledged(&adapter, &filter).await.1 }
+    });
+    let gone = server.call("resources/subscribe").await;
+    gone.end(Err(ErrorObject::invalid_params("no such resource"))).await;
+    server.call("resources/subscribe").await.answer(json!({})).await;
+    let expected = json!({ "toolsListChanged": true, "resourceSubscriptions": ["file:///a"] });
+    assert_eq!(soon(subscribed).await.unwrap(), expected);
+
+    // A session without a stream, until it ends.
+    let (adapter, mut server) = connect();
+    server.opened.lock().unwrap().has_no_stream = true;
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    let acknowledging = tokio::spawn({
+        let adapter = Arc::clone(&adapter);
+        async move { acknowledged(&adapter, &filter).await }
+    });
+    server.call("ping").await.answer(json!({})).await;
+    let (subscribed, granted) = soon(acknowledging).await.unwrap();
+    assert_eq!(granted, json!({}));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!subscribed.is_finished());
+    server.end_session(1);
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    soon(subscribed).await.unwrap().unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]

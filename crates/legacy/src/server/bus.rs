@@ -31,7 +31,8 @@ pub use self::redis::RedisBus;
 ///
 /// The round after an answer has the headers and extensions of the HTTP request with the answer. If
 /// that request reached another replica, only its scopes and its proof key come over the bus: all
-/// else is that of the request that began the call.
+/// else is that of the round before. If a round had several questions, the scopes are those that
+/// all answers came with.
 ///
 /// Delivery at most once is enough. An answer that is lost leaves its call waiting for
 /// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).

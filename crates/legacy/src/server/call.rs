@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::bus::Message;
 use super::context::{self, AnsweredBy, Context};
 use super::gateway::Gateway;
-use super::session::{Arrival, Change, PendingAnswer, Session};
+use super::session::{Change, PendingAnswer, Session};
 use super::stream::Permit;
 use crate::legacy_method;
 use crate::translate::{
@@ -155,7 +155,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             } else {
                 pauses = BACKOFF.iter();
                 let (answers, by) = self.ask(request, questions, state.as_deref()).await?;
-                later = by.next_context(context).or(later);
+                later = context.after(by).or(later);
                 Some(answers)
             };
         }
@@ -211,13 +211,13 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
     }
 
     /// Asks the client all questions of a round, and waits for the answers. Returns them, and where
-    /// the last one came from.
+    /// each came from.
     async fn ask(
         &self,
         request: &Request,
         questions: Vec<(String, InputRequest)>,
         state: Option<&str>,
-    ) -> Result<(InputResponses, AnsweredBy), ErrorObject> {
+    ) -> Result<(InputResponses, Vec<AnsweredBy>), ErrorObject> {
         if !self.gateway.options.has_questions {
             return Err(url_elicitation_required(&questions, || self.gateway.new_id()));
         }
@@ -244,7 +244,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         let deadline = Instant::now().checked_add(self.gateway.options.answer_timeout);
         let mut shutdown = pin!(self.gateway.handler.shutdown_begun());
         let mut responses = InputResponses::default();
-        let mut last: Option<Arrival> = None;
+        let mut sources = Vec::with_capacity(pending.len());
         let mut failure = None;
         for (key, method, answer) in &mut pending {
             let answered = tokio::select! {
@@ -252,11 +252,9 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 () = &mut shutdown, if resume.is_some() => return self.hand_over(None).await,
             };
             match answered {
-                Ok((response, arrival)) => {
+                Ok((response, by)) => {
                     responses.0.push((std::mem::take(key), response));
-                    if last.as_ref().is_none_or(|last| arrival.at >= last.at) {
-                        last = Some(arrival);
-                    }
+                    sources.push(by);
                 }
                 Err(error) => {
                     failure = Some(error);
@@ -265,7 +263,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             }
         }
         match failure {
-            None => Ok((responses, last.map_or(AnsweredBy::Connection, |last| last.by))),
+            None => Ok((responses, sources)),
             Some(error) => {
                 for (_, _, answer) in pending.iter().filter(|(.., answer)| answer.is_awaited()) {
                     self.cancel_question(answer).await;
@@ -302,7 +300,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         method: &str,
         answer: &mut PendingAnswer,
         deadline: Option<Instant>,
-    ) -> Result<(Box<RawValue>, Arrival), ErrorObject> {
+    ) -> Result<(Box<RawValue>, AnsweredBy), ErrorObject> {
         let failed = |why: String| Err(ErrorObject::internal(why));
         let answered = match deadline {
             Some(deadline) => timeout_at(deadline, answer.recv()).await,
@@ -318,9 +316,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 let why = peer_text::truncate(&error.message);
                 failed(format!("the client answered {method} with the error {}: {why}", error.code))
             }
-            Ok(Some((Ok(result), arrival))) if result.get().starts_with('{') => {
-                Ok((result, arrival))
-            }
+            Ok(Some((Ok(result), by))) if result.get().starts_with('{') => Ok((result, by)),
             Ok(Some((Ok(_), _))) => Err(ErrorObject::invalid_request(format!(
                 "the result of {method} is not an object"
             ))),

@@ -77,17 +77,50 @@ pub(crate) enum AnsweredBy {
 }
 
 impl AnsweredBy {
-    /// Returns the context of the round that follows, if it is not that of the round before.
-    pub(crate) fn next_context(self, former: &Context) -> Option<Context> {
+    /// Returns the scopes of the request with the answer. `None` without a request.
+    fn scopes(&self) -> Option<Vec<&str>> {
         match self {
             Self::Connection => None,
-            Self::Request(context) => Some(context),
-            Self::Elsewhere(authorization) => {
-                let mut context = former.clone();
-                authorization.replace_in(&mut context.extensions);
-                Some(context)
+            Self::Request(context) => {
+                let granted = context.extensions.get::<GrantedScopes>();
+                Some(granted.into_iter().flat_map(GrantedScopes::iter).collect())
+            }
+            Self::Elsewhere(Authorization { scopes, .. }) => {
+                Some(scopes.iter().flatten().map(String::as_str).collect())
             }
         }
+    }
+}
+
+impl Context {
+    /// Returns the context of the round after these answers: that of the last question, with the
+    /// scopes that all answers came with. Which of them the client has sent last is not known.
+    pub(crate) fn after(&self, mut answers: Vec<AnsweredBy>) -> Option<Self> {
+        let mut scopes: Option<Vec<String>> = None;
+        for of_one in answers.iter().filter_map(AnsweredBy::scopes) {
+            let common = match scopes {
+                None => of_one.into_iter().map(str::to_owned).collect(),
+                Some(mut all) => {
+                    all.retain(|scope| of_one.contains(&scope.as_str()));
+                    all
+                }
+            };
+            scopes = Some(common);
+        }
+        let mut next = match answers.pop()? {
+            AnsweredBy::Connection => return None,
+            AnsweredBy::Request(context) => context,
+            AnsweredBy::Elsewhere(authorization) => {
+                let mut context = self.clone();
+                authorization.replace_in(&mut context.extensions);
+                context
+            }
+        };
+        // A request without a token has no set of scopes.
+        if next.extensions.get::<GrantedScopes>().is_some() {
+            next.extensions.insert(GrantedScopes::new(scopes.unwrap_or_default()));
+        }
+        Some(next)
     }
 }
 

@@ -61,6 +61,12 @@ pub(crate) async fn listen<H: RequestHandler>(
                 retry = Retry::default();
                 let former = std::mem::replace(&mut current, coming.take());
                 let Some(mut former) = former else { continue };
+                // What it has not passed on yet came before the other one was accepted.
+                while let Some(notification) = former.next_at_once().await {
+                    if !forward(changes, notification).await {
+                        return;
+                    }
+                }
                 while let Some(notification) = former.notifications.close_and_recv() {
                     if !forward(changes, notification).await {
                         return;
@@ -169,16 +175,26 @@ impl Subscription {
 
     /// Waits for the next notification; `None` if the subscription has ended.
     async fn next(&mut self) -> Option<Notification> {
-        poll_fn(|cx| {
-            if let Poll::Ready(next) = self.notifications.poll_recv(cx) {
-                return Poll::Ready(Some(next));
-            }
-            if self.poll_response(cx).is_ready() {
-                return Poll::Ready(self.notifications.close_and_recv());
-            }
-            self.notifications.poll_recv(cx).map(Some)
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Returns the next notification; `None` if there is none now.
+    async fn next_at_once(&mut self) -> Option<Notification> {
+        poll_fn(|cx| match self.poll_next(cx) {
+            Poll::Ready(next) => Poll::Ready(next),
+            Poll::Pending => Poll::Ready(None),
         })
         .await
+    }
+
+    fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Notification>> {
+        if let Poll::Ready(next) = self.notifications.poll_recv(cx) {
+            return Poll::Ready(Some(next));
+        }
+        if self.poll_response(cx).is_ready() {
+            return Poll::Ready(self.notifications.close_and_recv());
+        }
+        self.notifications.poll_recv(cx).map(Some)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use mrtr_codec::{Digest, Principal};
 use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
@@ -44,12 +43,6 @@ const MAX_SUBSCRIPTION_BYTES: usize = 32 << 10;
 /// The answer of a client to a request of the server.
 pub(crate) type Answer = Result<Box<RawValue>, ErrorObject>;
 
-/// How an answer has arrived.
-pub(crate) struct Arrival {
-    pub(crate) by: AnsweredBy,
-    pub(crate) at: Instant,
-}
-
 /// What a client can change in its session.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Change {
@@ -78,7 +71,7 @@ struct State {
     /// Requests of the client that are being answered.
     calls: HashMap<RequestId, CallInFlight>,
     /// Requests to the client that wait for an answer, by their ids.
-    questions: HashMap<String, oneshot::Sender<(Answer, Arrival)>>,
+    questions: HashMap<String, oneshot::Sender<(Answer, AnsweredBy)>>,
     /// Streams that the client can resume.
     streams: HashMap<String, Arc<Stream>>,
     /// The task that sends changes to the client.
@@ -217,8 +210,7 @@ impl Session {
     pub(crate) fn answer(&self, id: &RequestId, answer: Answer, by: AnsweredBy) -> bool {
         let RequestId::String(id) = id else { return false };
         let question = self.lock().questions.remove(id);
-        let arrival = Arrival { by, at: Instant::now() };
-        question.is_some_and(|question| question.send((answer, arrival)).is_ok())
+        question.is_some_and(|question| question.send((answer, by)).is_ok())
     }
 
     pub(crate) fn add_stream(&self, stream: &Arc<Stream>) {
@@ -310,7 +302,7 @@ impl fmt::Debug for Session {
 pub(crate) struct PendingAnswer {
     session: Arc<Session>,
     id: String,
-    receiver: oneshot::Receiver<(Answer, Arrival)>,
+    receiver: oneshot::Receiver<(Answer, AnsweredBy)>,
 }
 
 impl PendingAnswer {
@@ -324,7 +316,7 @@ impl PendingAnswer {
     }
 
     /// Waits for the answer; `None` if the session has ended.
-    pub(crate) async fn recv(&mut self) -> Option<(Answer, Arrival)> {
+    pub(crate) async fn recv(&mut self) -> Option<(Answer, AnsweredBy)> {
         (&mut self.receiver).await.ok()
     }
 }

@@ -339,7 +339,8 @@ impl Connection for HttpSession {
         session: HeaderMap,
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> StreamEnd {
+        missed: impl Fn() + Send + Sync + 'static,
+    ) -> (StreamEnd, Option<oneshot::Sender<()>>) {
         let mut opening = Some(opening);
         let mut place = Place::default();
         let mut failed = 0;
@@ -349,9 +350,12 @@ impl Connection for HttpSession {
                 Ok(response) => self.check(&session, response).await,
                 Err(error) => Err(error.into()),
             };
-            opening.take();
             match opened {
                 Ok(mut response) => {
+                    opening.take();
+                    if end == StreamEnd::Closed && place.id.is_none() {
+                        missed();
+                    }
                     end = StreamEnd::Closed;
                     let began = Instant::now();
                     let read = read_events(&mut response, &mut place, None, Some(&messages)).await;
@@ -363,14 +367,17 @@ impl Connection for HttpSession {
                     let is_fine = std::mem::take(&mut place.is_advanced) || has_lasted;
                     failed = if is_fine { 0 } else { failed + 1 };
                 }
-                Err(ConnectionError::Transport(error)) if is_temporary(&error) => failed += 1,
+                Err(ConnectionError::Transport(error)) if is_temporary(&error) => {
+                    opening.take();
+                    failed += 1;
+                }
                 // The server has no such stream, or no such session any more.
-                Err(_) => return StreamEnd::Final,
+                Err(_) => return (StreamEnd::Final, opening),
             }
             // No call waits for this stream, so a server that closes it at once is not hurried.
             tokio::time::sleep(place.delay().max(DEFAULT_RETRY)).await;
         }
-        end
+        (end, None)
     }
 
     fn timeout(&self) -> Duration {

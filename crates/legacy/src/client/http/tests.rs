@@ -284,6 +284,32 @@ async fn stream_of_the_session_is_tried_again_only_if_the_server_may_have_one() 
     }
 }
 
+/// Such as after a proxy has closed it. There are no event ids from which it could go on.
+#[tokio::test(start_paused = true)]
+async fn subscription_is_interrupted_when_its_stream_is_opened_again() {
+    let streams = AtomicUsize::default();
+    let session = serve(move |Received { head, body }| match body["method"].as_str() {
+        Some("initialize") => {
+            let mut initialized = initialized(&body["id"]);
+            initialized["result"]["capabilities"] = json!({ "tools": { "listChanged": true } });
+            response("200 OK", "application/json", &initialized.to_string())
+        }
+        _ if head.starts_with("get ") => {
+            // The first is closed, and the second stays open.
+            let is_first = streams.fetch_add(1, Ordering::SeqCst) == 0;
+            let open = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            if is_first { events("") } else { open.to_owned() }
+        }
+        _ => response("202 Accepted", "text/plain", ""),
+    })
+    .await;
+    let filter = json!({ "notifications": { "toolsListChanged": true }, "_meta": {} });
+    let filter = Params::new(&filter).unwrap();
+    let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
+    let ended = soon(Adapter::new(session).send(OutgoingRequest::new(listen))).await;
+    assert!(ended.unwrap_err().is_transient());
+}
+
 /// Clients must understand them (2025-03-26, basic: "Batching").
 #[tokio::test(start_paused = true)]
 async fn batches_of_a_server_are_read() {

@@ -66,7 +66,8 @@ impl Connection for StreamSession {
         (): (),
         messages: unread::Sender<Incoming>,
         opening: oneshot::Sender<()>,
-    ) -> StreamEnd {
+        _: impl Fn() + Send + Sync + 'static,
+    ) -> (StreamEnd, Option<oneshot::Sender<()>>) {
         let unheard = self.unheard().take();
         let mut unsolicited = unheard.unwrap_or_else(|| self.stream.unsolicited());
         drop(opening);
@@ -80,7 +81,7 @@ impl Connection for StreamSession {
                 break;
             }
         }
-        StreamEnd::Final
+        (StreamEnd::Final, None)
     }
 
     fn timeout(&self) -> Duration {
