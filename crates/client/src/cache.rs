@@ -51,7 +51,8 @@ struct Entry {
 
 /// The outcome of a lookup.
 pub(crate) enum Lookup {
-    Fresh(Box<RawValue>),
+    /// The slot replaces it, if it turns out to be of no use.
+    Fresh(Box<RawValue>, Slot),
     /// No fresh result. The slot stores the result of the call.
     Missing(Slot),
     /// Results of this method are not cached.
@@ -102,12 +103,15 @@ impl Cache {
         let key = Key { method: method.to_owned(), params };
         let mut state = self.lock();
         state.enter(epoch);
+        let invalidations = state.invalidations;
         match state.entries.get(&key) {
-            Some(entry) if entry.is_fresh() => return Lookup::Fresh(entry.result.clone()),
+            Some(entry) if entry.is_fresh() => {
+                return Lookup::Fresh(entry.result.clone(), Slot { key, invalidations });
+            }
             Some(_) => state.remove(&key),
             None => {}
         }
-        Lookup::Missing(Slot { key, invalidations: state.invalidations })
+        Lookup::Missing(Slot { key, invalidations })
     }
 
     /// Stores a result that was just received, if the server allows it. It is not stored if the

@@ -1,7 +1,7 @@
 //! Calls that run until they are complete: tools, prompts, resources, discovery, completion and
 //! extension methods.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
@@ -123,7 +123,8 @@ impl<T: Transport> Client<T> {
         method: &str,
         params: impl Serialize,
     ) -> Result<R, CallError> {
-        let params: HashMap<String, Box<RawValue>> =
+        // In an order, so that the cache knows them again.
+        let params: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(encode_param(&params)?.get()).map_err(|e| {
                 CallError::request(format!("the parameters of {method} are not an object: {e}"))
             })?;
@@ -191,18 +192,21 @@ impl<T: Transport> Client<T> {
         let decoded = |result: &RawValue| -> Result<_, CallError> {
             Ok(Decoded { result: decode_result(method, result)?, bytes: result.get().len() })
         };
-        match self.shared.cache.find(method, params, declared, epoch()) {
-            Lookup::Fresh(result) => decoded(&result),
-            Lookup::NotCacheable => decoded(&self.run(method, params).await?.result),
-            Lookup::Missing(slot) => {
-                let completed = self.run(method, params).await?;
-                let decoded = decoded(&completed.result)?;
-                if completed.rounds == 1 {
-                    self.shared.cache.store(slot, &completed.result, epoch());
-                }
-                Ok(decoded)
-            }
+        let slot = match self.shared.cache.find(method, params, declared, epoch()) {
+            Lookup::NotCacheable => return decoded(&self.run(method, params).await?.result),
+            Lookup::Missing(slot) => slot,
+            Lookup::Fresh(result, slot) => match decoded(&result) {
+                Ok(decoded) => return Ok(decoded),
+                // It was received as a type that accepts more.
+                Err(_) => slot,
+            },
+        };
+        let completed = self.run(method, params).await?;
+        let decoded = decoded(&completed.result)?;
+        if completed.rounds == 1 {
+            self.shared.cache.store(slot, &completed.result, epoch());
         }
+        Ok(decoded)
     }
 }
 

@@ -301,12 +301,17 @@ fn template<T: Transport>(
                         _: Arguments| {
         let upstream = Arc::clone(&of_upstream);
         async move {
+            if !is_forwarded(&upstream.name, &uri) {
+                return Err(Error::invalid("Resource not found"));
+            }
             let read = async |client: &mrtr_client::Client<T>| client.begin_resource(&uri).await;
             forward(&upstream, &cx, read).await
         }
     };
     let mut definition = definition.clone();
     remove_invalid(&mut definition.annotations);
+    // It does not count as a UI resource of the gateway's tools.
+    definition.mime_type = definition.mime_type.filter(|mime_type| mime_type != apps::MIME_TYPE);
     let template = ResourceTemplate::manual("", "", handler).definition(definition);
     let template = with_limits!(template, upstream);
     if !completes {

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::{Object, method};
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, Response, ResultType, from_fn};
 use serde_json::Value;
@@ -18,7 +18,8 @@ use tower_layer::Layer;
 /// cancelled.
 ///
 /// Arguments are left out, except for those that [`arguments`](Self::arguments) names: they may be
-/// secret or personal. Answers, results and request states are never recorded.
+/// secret or personal. So is the query of a resource's URI. Answers, results and request states are
+/// never recorded.
 ///
 /// By default, records are log lines at the level INFO, with the target `mrtr::audit`.
 ///
@@ -57,8 +58,11 @@ pub struct Audit {
 pub struct AuditRecord {
     /// The method, at most 256 characters of it.
     pub method: String,
-    /// The name of the tool or prompt, or the URI of the resource: at most 256 characters, as the
-    /// client sent them. `None` for other methods.
+    /// The name of the tool or prompt, or the URI of the resource, without its query and fragment:
+    /// at most 256 characters, as the client sent them. `None` for other methods.
+    ///
+    /// Its path may have variables of a [template](mrtr_server::ResourceTemplate): put what is
+    /// secret into the query.
     pub name: Option<String>,
     /// The authenticated caller. `None` for an anonymous one.
     pub principal: Option<Principal>,
@@ -125,7 +129,7 @@ impl Audit {
         let short = |text: &str| text.chars().take(MAX_NAME).collect();
         let record = AuditRecord {
             method: short(request.method()),
-            name: request.name().map(|name| short(&name)),
+            name: request.name().map(|name| short(without_query(request.method(), &name))),
             principal: request.principal().cloned(),
             is_first_round: request.is_first_round(),
             arguments: self.recorded(request.arguments()),
@@ -154,6 +158,12 @@ impl Audit {
         });
         shortened.collect()
     }
+}
+
+/// Removes the part of a resource's URI that has parameters.
+fn without_query<'n>(method: &str, name: &'n str) -> &'n str {
+    let end = if method == method::RESOURCES_READ { name.find(['?', '#']) } else { None };
+    end.and_then(|end| name.get(..end)).unwrap_or(name)
 }
 
 impl Default for Audit {

@@ -71,7 +71,8 @@ impl Tool {
 
     /// Returns true if a host with MCP Apps treats it differently.
     pub(crate) fn has_ui(&self) -> bool {
-        self.wire.meta.as_ref().is_some_and(|meta| meta.contains_key(apps::META_KEY))
+        self.ui_resource.is_some()
+            || self.wire.meta.as_ref().is_some_and(|meta| meta.contains_key(apps::META_KEY))
     }
 
     /// Reads the metadata, wherever it comes from. A tool that is not for the model is hidden from

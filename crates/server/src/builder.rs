@@ -212,7 +212,8 @@ impl ServerBuilder {
     /// Sets the source of change notifications for clients that subscribe
     /// (`subscriptions/listen`). Publish changes with a clone of `changes`.
     ///
-    /// Without it, the server acknowledges subscriptions with an empty filter.
+    /// Without it, the server acknowledges subscriptions to tasks and to features that can be
+    /// [updated](Server::update) only.
     pub fn changes(mut self, changes: ChangeNotifier) -> Self {
         self.changes = Some(changes);
         self

@@ -91,15 +91,18 @@ impl Features {
         Ok(())
     }
 
+    /// Returns true if what a read of this URI finds is a UI resource.
     fn has_ui_resource(&self, uri: &str) -> bool {
-        let is_html = |mime_type: &Option<String>| mime_type.as_deref() == Some(apps::MIME_TYPE);
         let mut resources = self.resources.iter().filter(|found| found.is_enabled);
         let mut templates = self.templates.iter().filter(|found| found.is_enabled);
-        resources.any(|Entry { item, .. }| item.wire.uri == uri && is_html(&item.wire.mime_type))
-            || templates.any(|found| {
-                let (template, resource) = &*found.item;
-                template.matches(uri).is_some() && is_html(&resource.wire.mime_type)
-            })
+        let resource = resources.find(|Entry { item, .. }| item.wire.uri == uri);
+        let mime_type = match resource {
+            Some(resource) => resource.item.wire.mime_type.as_deref(),
+            None => templates
+                .find(|found| found.item.0.matches(uri).is_some())
+                .and_then(|found| found.item.1.wire.mime_type.as_deref()),
+        };
+        mime_type == Some(apps::MIME_TYPE)
     }
 
     fn check_keys(&self) -> Result<(), BuildError> {

@@ -106,8 +106,17 @@ impl From<&str> for PromptOutput {
 }
 
 /// The contents of a resource. Text converts into them.
+///
+/// A [`ReadResourceResult`] converts, too, and keeps its own caching hints. Other contents have
+/// those of the resource.
 #[derive(Debug)]
-pub struct ResourceOutput(pub(crate) Box<ReadResourceResult>);
+pub struct ResourceOutput(pub(crate) Box<ReadOutput>);
+
+#[derive(Debug)]
+pub(crate) struct ReadOutput {
+    pub(crate) result: ReadResourceResult,
+    pub(crate) has_own_hints: bool,
+}
 
 impl ResourceOutput {
     /// Creates the contents of a text resource.
@@ -123,13 +132,14 @@ impl ResourceOutput {
     /// Creates several contents, each with its own URI: for example, those of a directory.
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
-        Self(Box::new(ReadResourceResult::new(contents)))
+        let result = ReadResourceResult::new(contents);
+        Self(Box::new(ReadOutput { result, has_own_hints: false }))
     }
 }
 
 impl From<ReadResourceResult> for ResourceOutput {
     fn from(result: ReadResourceResult) -> Self {
-        Self(Box::new(result))
+        Self(Box::new(ReadOutput { result, has_own_hints: true }))
     }
 }
 

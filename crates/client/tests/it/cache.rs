@@ -90,6 +90,32 @@ async fn cache_keeps_results_of_different_calls_apart() {
     assert_eq!(server.methods(), ["resources/read"]);
 }
 
+/// As `Client::request` sends them.
+#[tokio::test(start_paused = true)]
+async fn cache_knows_requests_again_and_ignores_what_cannot_be_read() {
+    let server = ScriptedServer::new(|received| {
+        let mut result = fresh_result(received);
+        if received.params.get("malformed").is_some() {
+            result["tools"] = json!("none");
+        }
+        Reply::Result(result)
+    });
+    let client = server.client().build();
+    let params = json!({ "uri": "a:1", "a": 1, "b": 2, "c": 3, "d": 4 });
+    for _ in 0..20 {
+        client.request::<Value>("resources/read", &params).await.unwrap();
+    }
+    assert_eq!(server.methods(), ["resources/read"]);
+
+    // It is accepted as any JSON, and not as tools.
+    let params = json!({ "malformed": true });
+    client.request::<Value>("tools/list", &params).await.unwrap();
+    client.request::<Value>("tools/list", &params).await.unwrap();
+    assert_eq!(server.methods(), ["tools/list"]);
+    client.request::<mrtr_schema::tool::ListToolsResult>("tools/list", &params).await.unwrap_err();
+    assert_eq!(server.methods(), ["tools/list"], "it is requested again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn cache_ignores_results_without_a_ttl() {
     for ttl in [Value::Null, json!(0), json!(-60_000)] {

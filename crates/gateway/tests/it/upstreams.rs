@@ -90,6 +90,10 @@ async fn ui_resources_are_not_forwarded() {
     let of_upstream = "ui://pages/one";
     let server = keyed("u", 2)
         .resource(Resource::app(of_upstream, "one", "<!doctype html>upstream"))
+        .resource_template(
+            ResourceTemplate::new("{+uri}", "any", async |_: Context, _: Uri| "upstream")
+                .mime_type(apps::MIME_TYPE),
+        )
         .tool(tool("shown", json!({ "ui": { "resourceUri": of_upstream } })))
         .tool(tool("kept", json!({ "ui": {}, "com.example/a": 1, "ui/resourceUri": of_upstream })))
         .tool(tool("model", json!({ "ui": { "visibility": ["model"] } })))
@@ -126,6 +130,20 @@ async fn ui_resources_are_not_forwarded() {
     let read = client.read_resource(of_upstream).await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("<!doctype html>own"));
     assert!(client.list_resources().await.unwrap().is_empty());
+    // A template that also matches URIs of UI resources.
+    let error = client.read_resource("ui://other").await.unwrap_err();
+    assert!(error.to_string().contains("Resource not found"), "{error}");
+    let any = client.read_resource("note://other").await.unwrap();
+    assert_eq!(any.contents[0].text.as_deref(), Some("upstream"));
+    let templates = client.list_resource_templates().await.unwrap();
+    let any = templates.iter().find(|template| template.uri_template == "{+uri}");
+    assert_eq!(any.unwrap().mime_type, None);
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Uri {
+    #[expect(dead_code, reason = "only the template needs it")]
+    uri: String,
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
 ///
 /// Around a tool, it limits the calls of that tool. Around a group, all its features share one
 /// quota. Around the server, every request without a request state counts as a call, including
-/// lists and polls of tasks, except completions. These, which users cause as they type, and later
-/// rounds have counters of their own: see [`rounds_per_call`](Self::rounds_per_call).
+/// lists. Later rounds, requests about tasks, and completions, which users cause as they type, have
+/// counters of their own: see [`rounds_per_call`](Self::rounds_per_call).
 ///
 /// Clones share their counters, unless they are changed. A changed clone of a limit with a
 /// [store](Self::store) keeps its name, and so the counters: set the store again, with another
@@ -155,6 +155,7 @@ impl Limit {
         let repeated = self.quota.times(self.rounds_per_call);
         let (kind, quota) = match request.method() {
             method::COMPLETE => ("completion", repeated),
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => ("task", repeated),
             _ if request.is_first_round() => ("call", self.quota),
             _ => ("round", repeated),
         };

@@ -11,6 +11,9 @@ use super::store::{Decision, Quota, RateLimitError, RateLimitStore};
 /// The timeout of a connection attempt, and of a reply: a request waits for it.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long a request waits in all.
+const LIMIT: Duration = Duration::from_secs(1);
+
 /// Counts a request, with the clock of Redis. Returns the time in microseconds after which the
 /// request would be within the quota; 0 if it is.
 const COUNT: &str = r"
@@ -32,8 +35,8 @@ const MAX_MICROS: u64 = 1 << 50;
 /// Counters in Redis 7 or newer, or in Valkey, which all replicas share.
 ///
 /// Each request runs one script, over a connection that is restored when it breaks, and replaced
-/// when a failover has made the server a replica. A request waits
-/// at most 500 ms for the reply. Each counter is a key with the prefix `mrtr:rate:`, and expires
+/// when a failover has made the server a replica. A request waits at most 500 ms for the reply, and
+/// 1 s if it has to connect first. Each counter is a key with the prefix `mrtr:rate:`, and expires
 /// when its quota is full again. Intervals are counted in whole microseconds.
 pub struct RedisRateLimitStore {
     connection: RedisConnection,
@@ -63,8 +66,13 @@ impl RateLimitStore for RedisRateLimitStore {
         let mut script = self.script.key(format!("mrtr:rate:{key}"));
         script.arg(micros).arg(quota.burst);
         let (mut connection, number) = self.connection.get();
-        let waiting: RedisResult<u64> = script.invoke_async(&mut connection).await;
-        self.connection.settle(number, &waiting);
+        let counted = async {
+            let waiting: RedisResult<u64> = script.invoke_async(&mut connection).await;
+            self.connection.settle(number, &waiting);
+            waiting
+        };
+        // It may have to connect first, and to send the script.
+        let waiting = tokio::time::timeout(LIMIT, counted).await.map_err(RateLimitError::new)?;
         Ok(match waiting.map_err(RateLimitError::new)? {
             0 => Decision::Allowed,
             micros => Decision::Denied { retry_after: Duration::from_micros(micros) },

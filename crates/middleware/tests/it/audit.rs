@@ -10,7 +10,7 @@ use mrtr_testkit::LogLines;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::support::{Name, answer, ask, call, principal, send_raw, server};
+use crate::support::{Name, answer, ask, call, principal, send, send_raw, server};
 
 #[derive(Clone, Default)]
 struct Records(Arc<Mutex<Vec<AuditRecord>>>);
@@ -139,6 +139,31 @@ async fn unreadable_arguments_do_not_hide_the_others() {
     let _ = call(&server, None, "t", json!({ "arguments": arguments })).await;
     let recorded = records.take().remove(0).arguments;
     assert_eq!(json!(recorded), json!({ "to": "mallory", "note": "[unreadable]" }));
+}
+
+/// It has variables of templates, which may be secret.
+#[tokio::test]
+async fn query_of_a_resource_is_not_recorded() {
+    let records = Records::default();
+    let server = server(|server| server.layer(records.layer()));
+    for (uri, recorded) in [
+        ("patients://search?ssn=1&token=x", "patients://search"),
+        ("patients://a#b", "patients://a"),
+        ("patients://a", "patients://a"),
+    ] {
+        send(&server, "resources/read", json!({ "uri": uri })).await.unwrap_err();
+        assert_eq!(records.take()[0].name.as_deref(), Some(recorded));
+    }
+}
+
+/// They are no arguments.
+#[tokio::test]
+async fn arguments_that_are_null_are_not_recorded() {
+    let records = Records::default();
+    let tool = Tool::new("t", "", async |_: Context| "x").layer(records.layer().arguments(["to"]));
+    let server = server(|server| server.tool(tool));
+    call(&server, None, "t", json!({ "arguments": null })).await.unwrap();
+    assert_eq!(json!(records.take().remove(0).arguments), json!({}));
 }
 
 /// Names come from clients, even of tools that do not exist.

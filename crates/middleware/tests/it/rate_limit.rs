@@ -56,6 +56,27 @@ async fn handlers_of_denied_calls_do_not_run() {
     assert_eq!(runs.load(Ordering::Relaxed), 7);
 }
 
+/// A client polls its task, and answers its questions.
+#[tokio::test(start_paused = true)]
+async fn requests_about_tasks_have_a_limit_of_their_own() {
+    let limit = RateLimit::per_minute(1).rounds_per_call(3);
+    let server = server(|server| server.tool(echo("t")).layer(limit));
+    let about = async |method: &str| {
+        let error = send(&server, method, json!({ "taskId": "x" })).await.unwrap_err();
+        retry_after(&error).is_some()
+    };
+    for (method, is_denied) in [
+        ("tasks/get", false),
+        ("tasks/update", false),
+        ("tasks/cancel", false),
+        ("tasks/get", true),
+    ] {
+        assert_eq!(about(method).await, is_denied, "{method}");
+    }
+    call(&server, None, "t", json!({})).await.unwrap();
+    call(&server, None, "t", json!({})).await.unwrap_err();
+}
+
 #[tokio::test(start_paused = true)]
 async fn anonymous_callers_share_a_quota() {
     let server = server(|server| server.tool(echo("t").layer(RateLimit::per_minute(1))));

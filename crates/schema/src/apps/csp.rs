@@ -97,10 +97,11 @@ impl ContentSecurityPolicy {
     /// can load resources of the origin that serves it, so nothing else should be there. Forms
     /// cannot be submitted.
     ///
-    /// Two ways out remain. No policy of a document keeps it from navigating its own frame: the
+    /// Three ways out remain. No policy of a document keeps it from navigating its own frame: the
     /// document that embeds the frame needs a policy, too, with the origin of the view alone in
-    /// `frame-src`. And a browser that does not know the directive `webrtc`, such as Chromium,
-    /// allows WebRTC.
+    /// `frame-src`. A browser that does not know the directive `webrtc`, such as Chromium, allows
+    /// WebRTC. And no policy governs `dns-prefetch` and `preconnect`: data can be in the name of a
+    /// host. `X-DNS-Prefetch-Control: off` is a header that some browsers respect.
     pub fn to_header(&self) -> String {
         let resources = sources(&self.resource_domains);
         let or = |origins: &[String], default: &str| match sources(origins) {

@@ -52,8 +52,9 @@ impl Serialize for InputResponses {
 
 impl<'de> Deserialize<'de> for InputResponses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let all: Vec<(String, Box<RawValue>)> =
-            read_pairs(deserializer, "a map of input responses")?;
+        // An error of serde would have the text of a string, which may be an answer.
+        let all: Vec<(String, Box<RawValue>)> = read_pairs(deserializer, "an object")
+            .map_err(|_| D::Error::custom("invalid type: expected a map of input responses"))?;
         match all.iter().find(|(_, response)| !response.get().starts_with('{')) {
             Some((key, _)) => {
                 Err(D::Error::custom(format_args!("the response to {key:?} must be an object")))
@@ -72,5 +73,13 @@ mod tests {
         let error = serde_json::from_str::<InputResponses>(r#"{"a":{},"b":5}"#).unwrap_err();
         assert!(error.to_string().contains("the response to \"b\" must be an object"), "{error}");
         assert!(serde_json::from_str::<InputResponses>("null").is_err());
+    }
+
+    /// Servers log errors. A client may encode its answers twice.
+    #[test]
+    fn error_does_not_contain_an_answer() {
+        let twice = r#""{\"pin\":{\"content\":4711}}""#;
+        let error = serde_json::from_str::<InputResponses>(twice).unwrap_err().to_string();
+        assert!(error.contains("a map of input responses") && !error.contains("4711"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ use super::execute::{RoundExecution, Target};
 use super::{handler_error, invalid_output, is_single_use, run_round};
 use crate::call_options::CallOptions;
 use crate::handler::ErasedHandler;
-use crate::output::ResourceOutput;
+use crate::output::{ReadOutput, ResourceOutput};
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, ResourceUri};
@@ -157,7 +157,7 @@ impl Registry {
 
 /// Fills in the members that the handler left to the request and the resource.
 fn complete_contents(
-    mut result: ReadResourceResult,
+    ReadOutput { mut result, has_own_hints }: ReadOutput,
     uri: &str,
     info: &ResourceInfo<'_>,
     retried: bool,
@@ -177,7 +177,7 @@ fn complete_contents(
     if retried {
         // A result that depends on answers must not be reused for other requests.
         set_cache(&mut result, CacheControl::default());
-    } else if result.ttl_ms == 0 {
+    } else if !has_own_hints {
         set_cache(&mut result, info.cache);
     }
     result

@@ -70,7 +70,7 @@ impl Request {
     pub fn arguments(&self) -> Option<&str> {
         match self.method() {
             method::TOOLS_CALL | method::PROMPTS_GET => {
-                self.message.params.as_ref()?.member("arguments")
+                self.message.params.as_ref()?.member("arguments").filter(|text| *text != "null")
             }
             _ => None,
         }

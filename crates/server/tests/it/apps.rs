@@ -191,6 +191,28 @@ fn a_ui_resource_cannot_go_while_a_tool_has_it() {
     assert_eq!(both, Ok(()));
 }
 
+/// The first one that serves the URI counts.
+#[test]
+fn a_ui_resource_is_what_a_read_finds() {
+    let server = || replica(&TestClock::default()).tool(tool("t").app(LIST));
+    let page = |uri: &str| ResourceTemplate::new(uri, "p", async |_: Context, _: Page| "x");
+    let html = |template: ResourceTemplate| template.mime_type(apps::MIME_TYPE);
+    let (text, any) = (Resource::new(LIST, "text", async || "x"), "ui://orders/{page}");
+    assert!(LIST.starts_with("ui://orders/"));
+    server().resource_template(html(page(any))).build().unwrap();
+    let behind = server().resource(text).resource_template(html(page(any)));
+    assert!(behind.build().unwrap_err().to_string().contains("no resource \"ui://"));
+    let second =
+        server().resource_template(page("ui://{+page}")).resource_template(html(page(any)));
+    assert!(second.build().unwrap_err().to_string().contains("no resource \"ui://"));
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Page {
+    #[expect(dead_code, reason = "only the template needs it")]
+    page: String,
+}
+
 /// A definition with this `_meta.ui`.
 fn definition(name: &str, ui: &Value) -> ToolDefinition {
     let schema = json!({ "type": "object" }).as_object().unwrap().clone();

@@ -267,8 +267,14 @@ async fn contents_with_a_rule_are_private_whatever_the_handler_says() {
         cx.require_scope("admin").await?;
         Ok("x")
     };
+    // The constructor says that it may not be cached.
+    let never = async || {
+        let contents = vec![ResourceContents::text("doc://w", "x")];
+        ResourceOutput::from(ReadResourceResult::new(contents))
+    };
     let public = CacheControl::public(Duration::from_secs(2));
     let server = replica(&TestClock::default())
+        .resource(Resource::new("doc://w", "w", never).cache(public))
         .resource(Resource::new("doc://r", "r", read).visible_to(is_admin))
         .resource(Resource::new("doc://s", "s", async || "x").cache(public).visible_to(is_admin))
         .resource(Resource::new("doc://t", "t", async || "x").cache(public))
@@ -281,6 +287,7 @@ async fn contents_with_a_rule_are_private_whatever_the_handler_says() {
         ("doc://t", 2_000, "public"),
         ("doc://u", 2_000, "private"),
         ("doc://v", 2_000, "private"),
+        ("doc://w", 0, "private"),
     ] {
         let result = send(&server, &["admin"], "resources/read", json!({ "uri": uri })).await;
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(ttl), &json!(scope)));

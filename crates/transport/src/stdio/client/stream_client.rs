@@ -116,7 +116,7 @@ impl StreamClient {
         self.shared.lock().has_received
     }
 
-    /// Waits for the end of the server's output, and stops reading it after `timeout`. Requests that
+    /// Waits for the end of the output, and stops reading it after `timeout`. Requests that
     /// are not answered by then fail.
     pub(super) async fn stop_reading(&self, timeout: Duration) {
         let reading = self.shared.reading.lock().unwrap_or_else(PoisonError::into_inner).take();
