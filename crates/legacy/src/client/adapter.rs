@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::input::InputRequiredResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response};
@@ -236,20 +237,13 @@ impl<C: Connection> Adapter<C> {
                 return Ok(Response::error(Some(modern.legacy.id.clone()), error));
             }
         };
+        let messages = call.answers(&modern.responses).map(|(question, answer)| match answer {
+            Some(result) => respond(question, "result", result),
+            None => respond_error(question, &ErrorObject::internal("the client did not answer")),
+        });
+        let mut messages = messages.collect::<Vec<_>>().into_iter();
         let mut refused = Vec::new();
-        let mut is_unreachable = false;
-        for (question, answer) in call.answers(&modern.responses) {
-            let message = match answer {
-                Some(result) => respond(question, "result", result),
-                None => {
-                    respond_error(question, &ErrorObject::internal("the client did not answer"))
-                }
-            };
-            if is_unreachable {
-                // Each attempt may take the timeout of a request.
-                refused.push(message);
-                continue;
-            }
+        for message in messages.by_ref() {
             match post_answer(&call.running.link, &message).await {
                 Ok(()) => {}
                 Err(ConnectionError::SessionEnded) => {
@@ -259,11 +253,19 @@ impl<C: Connection> Adapter<C> {
                 // comes next tells: the question again, or an error.
                 Err(ConnectionError::Transport(error)) => {
                     tracing::warn!(target: "mrtr::client", %error, "an answer was not accepted");
-                    is_unreachable = error.is_transient();
                     refused.push(message);
+                    if error.is_transient() {
+                        break;
+                    }
                 }
             }
         }
+        // The server cannot be reached, and each attempt may take the timeout of a request.
+        let others = messages.map(|message| async {
+            let posted = call.running.link.post(message.clone()).await;
+            posted.is_err().then_some(message)
+        });
+        refused.extend(join_all(others).await.into_iter().flatten());
         let (link, stream) = (call.running.link.clone(), call.running.reconnect());
         let followed = self.follow(call.running, modern, on_notification);
         tokio::select! {
@@ -340,18 +342,15 @@ impl<C: Connection> Adapter<C> {
             Ok(params) => params.notifications,
             Err(error) => return Ok(Response::error(Some(id.clone()), error)),
         };
-        let end = session.routes.end();
-        if end.is_some() {
+        if session.routes.end().is_some() {
             // The stream may have ended with the session. An answer shows that it has not.
             session.request(legacy_method::PING, &json!({})).await?;
         }
-        let (mut granted, mut changes) = if end == Some(StreamEnd::Final) {
+        session.listen_again().await;
+        let (mut granted, mut changes) = if session.routes.end() == Some(StreamEnd::Final) {
             // The server has no such stream.
             (SubscriptionFilter::new(), session.routes.subscribe_idle())
         } else {
-            if end.is_some() {
-                session.listen_again().await;
-            }
             (granted_filter(asked, &session.server), session.routes.subscribe())
         };
         let mut subscriptions = Vec::new();

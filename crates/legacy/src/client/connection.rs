@@ -82,7 +82,7 @@ pub(super) trait Connection: Send + Sync + 'static {
 
     /// Receives messages that are not about a request, until the receiver is dropped. Drops
     /// `opening` once such messages arrive, or are known not to arrive for now, and returns it if
-    /// there will be none. Calls `missed` when they arrive again after some may have been lost.
+    /// there will be none. Calls `missed` when they arrive later, and some may have been lost.
     fn listen(
         self: Arc<Self>,
         session: Self::Session,

@@ -23,7 +23,7 @@ use crate::legacy_method;
 /// may send the head of that stream only with its first message.
 const OPENING_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long a request to unsubscribe may take.
+/// How long a request to unsubscribe may take if it is not known whether there is a subscription.
 const UNSUBSCRIBE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct OpenSession<C: Connection> {
@@ -34,6 +34,8 @@ pub(super) struct OpenSession<C: Connection> {
     pub(super) log_level: Mutex<Option<LogLevel>>,
     /// Reads what the server sends outside of calls.
     listener: Mutex<AbortOnDrop>,
+    /// The stream that is being opened again. Locked by those who wait for it.
+    reopening: tokio::sync::Mutex<Option<oneshot::Receiver<()>>>,
     /// The number of requests of our own.
     own_requests: AtomicU64,
     /// The resources whose changes the server reports.
@@ -58,21 +60,26 @@ impl<C: Connection> OpenSession<C> {
             routes,
             log_level: Mutex::default(),
             listener,
+            reopening: tokio::sync::Mutex::default(),
             own_requests: AtomicU64::new(0),
             subscribed: Mutex::default(),
         }
     }
 
     /// Listens again if the stream of the session has ended, and waits for a short time until the
-    /// stream is open if it was open before.
+    /// stream is open, or is known not to open.
     pub(super) async fn listen_again(&self) {
-        if let Some(end) = self.routes.begin_again() {
+        let mut reopening = self.reopening.lock().await;
+        if self.routes.begin_again().is_some() {
             let (opening, opened) = oneshot::channel();
             let listener = spawn_listener(&self.link, &self.routes, opening);
             *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
-            if end == StreamEnd::Closed {
-                let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
-            }
+            *reopening = Some(opened);
+        }
+        // It may have been begun for a request that was dropped.
+        if let Some(opened) = &mut *reopening {
+            let _ = tokio::time::timeout(OPENING_LIMIT, opened).await;
+            *reopening = None;
         }
     }
 
@@ -204,11 +211,17 @@ impl<C: Connection> OpenSession<C> {
         if left > 0 {
             return;
         }
-        if std::mem::take(&mut *state) != SubscriptionState::No {
-            // A new attempt waits until the server has been told, so that the order is certain.
+        let limit = match std::mem::take(&mut *state) {
+            SubscriptionState::No => None,
+            // The server may not answer this request either.
+            SubscriptionState::Unknown => Some(UNSUBSCRIBE_LIMIT),
+            SubscriptionState::Yes => Some(self.link.connection.timeout()),
+        };
+        if let Some(limit) = limit {
+            // A new attempt waits until the server has been told, for the order.
             let params = json!({ "uri": uri });
             let ended = self.request(legacy_method::UNSUBSCRIBE, &params);
-            if !matches!(tokio::time::timeout(UNSUBSCRIBE_LIMIT, ended).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(limit, ended).await, Ok(Ok(()))) {
                 tracing::debug!(target: "mrtr::client", uri, "cannot unsubscribe");
             }
         }

@@ -25,6 +25,8 @@ struct State {
     subscribers: Vec<Sender<Notification>>,
     /// Those that get nothing, because the server has no stream for changes.
     idle: Vec<Sender<Notification>>,
+    /// The session has ended.
+    is_over: bool,
     /// How the stream of the session has ended: nothing announces changes any more.
     end: Option<StreamEnd>,
 }
@@ -52,6 +54,7 @@ impl Routes {
         let (sender, receiver) = unread::channel();
         let mut state = self.lock();
         if state.end.is_none() {
+            state.subscribers.retain(|own| !own.is_closed());
             state.subscribers.push(sender);
         }
         receiver
@@ -60,7 +63,11 @@ impl Routes {
     /// Returns the changes of a session whose server announces none: it ends with the session.
     pub(super) fn subscribe_idle(&self) -> Receiver<Notification> {
         let (sender, receiver) = unread::channel();
-        self.lock().idle.push(sender);
+        let mut state = self.lock();
+        if !state.is_over {
+            state.idle.retain(|own| !own.is_closed());
+            state.idle.push(sender);
+        }
         receiver
     }
 
@@ -72,7 +79,9 @@ impl Routes {
     /// Ends all subscriptions with their session.
     pub(super) fn end_session(&self) {
         self.end_subscriptions(StreamEnd::Final);
-        self.lock().idle.clear();
+        let mut state = self.lock();
+        state.is_over = true;
+        state.idle.clear();
     }
 
     /// Ends all subscriptions: no more changes will come, unless the stream is opened again.

@@ -352,8 +352,8 @@ impl Connection for HttpSession {
             };
             match opened {
                 Ok(mut response) => {
-                    opening.take();
-                    if end == StreamEnd::Closed && place.id.is_none() {
+                    let is_awaited = opening.take().is_some_and(|opening| !opening.is_closed());
+                    if place.id.is_none() && !is_awaited {
                         missed();
                     }
                     end = StreamEnd::Closed;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::http::HeaderMap;
-use mrtr_schema::jsonrpc::{Params, Request, RequestId};
+use mrtr_schema::jsonrpc::{Notification, Params, Request, RequestId};
 use mrtr_transport::http::HttpClient;
 use mrtr_transport::{OutgoingRequest, Transport};
 use serde_json::{Value, json};
@@ -308,6 +308,74 @@ async fn subscription_is_interrupted_when_its_stream_is_opened_again() {
     let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
     let ended = soon(Adapter::new(session).send(OutgoingRequest::new(listen))).await;
     assert!(ended.unwrap_err().is_transient());
+}
+
+/// A subscription that was acknowledged meanwhile has missed what was announced before.
+#[tokio::test(start_paused = true)]
+async fn subscription_is_interrupted_when_its_stream_opens_late() {
+    let streams = AtomicUsize::default();
+    let session = serve(move |Received { head, body }| match body["method"].as_str() {
+        Some("initialize") => {
+            response("200 OK", "application/json", &initialized(&body["id"]).to_string())
+        }
+        _ if head.starts_with("get ") => match streams.fetch_add(1, Ordering::SeqCst) {
+            0 => response("503 Service Unavailable", "text/plain", ""),
+            _ => "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_owned(),
+        },
+        _ => response("202 Accepted", "text/plain", ""),
+    })
+    .await;
+    let filter = Params::new(&json!({ "notifications": {}, "_meta": {} })).unwrap();
+    let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
+    let ended = soon(Adapter::new(session).send(OutgoingRequest::new(listen))).await;
+    assert!(ended.unwrap_err().is_transient());
+}
+
+/// Such as an event id that the server does not know any more, or expired credentials.
+#[tokio::test(start_paused = true)]
+async fn stream_that_could_not_be_resumed_is_opened_anew() {
+    let streams = AtomicUsize::default();
+    let session = serve(move |Received { head, body }| match body["method"].as_str() {
+        Some("initialize") => {
+            let mut initialized = initialized(&body["id"]);
+            initialized["result"]["capabilities"] = json!({ "tools": { "listChanged": true } });
+            response("200 OK", "application/json", &initialized.to_string())
+        }
+        Some("ping") => {
+            let pong = json!({ "jsonrpc": "2.0", "id": body["id"], "result": {} });
+            response("200 OK", "application/json", &pong.to_string())
+        }
+        _ if head.starts_with("get ") => match streams.fetch_add(1, Ordering::SeqCst) {
+            0 => events("id: 1\ndata:\n\n"),
+            1 => {
+                assert!(head.contains("last-event-id: 1"), "{head}");
+                response("400 Bad Request", "text/plain", "")
+            }
+            _ => {
+                assert!(!head.contains("last-event-id"), "{head}");
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_owned()
+            }
+        },
+        _ => response("202 Accepted", "text/plain", ""),
+    })
+    .await;
+    let adapter = Adapter::new(session);
+    let request = || {
+        let filter = json!({ "notifications": { "toolsListChanged": true }, "_meta": {} });
+        let filter = Params::new(&filter).unwrap();
+        let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
+        OutgoingRequest::new(listen)
+    };
+    let ended = soon(adapter.send(request())).await;
+    assert!(ended.unwrap_err().is_transient());
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let notify = move |acknowledged: Notification| drop(sender.send(acknowledged));
+    let acknowledged = tokio::select! {
+        ended = adapter.send(request().with_notification_handler(&notify)) => panic!("{ended:?}"),
+        acknowledged = soon(received.recv()) => acknowledged.unwrap(),
+    };
+    let params: Value = acknowledged.decode_params().unwrap();
+    assert_eq!(params["notifications"], json!({ "toolsListChanged": true }));
 }
 
 /// Clients must understand them (2025-03-26, basic: "Batching").

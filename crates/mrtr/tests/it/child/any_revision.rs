@@ -145,8 +145,47 @@ async fn server_is_replaced_if_the_request_that_initialized_it_was_dropped() {
         () = is_initialized => {}
     }
     client.call_tool("t", json!({})).await.unwrap();
-    assert_eq!(file.read(), "start\ninitialized\nstart\ninitialized\n");
+    // The first process refuses the second `initialize`.
+    let expected = ["start", "initialized", "initialized", "start", "initialized", ""].join("\n");
+    assert_eq!(file.read(), expected);
     client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
+/// Its callers wait for a shorter time than it takes.
+#[tokio::test]
+async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
+    for mode in [RevisionMode::Auto, RevisionMode::Legacy] {
+        let (file, ready) = (Scratch::new("slow"), Scratch::new("ready"));
+        let script = format!(
+            r#"echo start >> "$1"
+            while [ ! -e "$2" ]; do sleep 0.01; done
+            while read -r line; do
+                id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+                case "$line" in
+                    *'"initialize"'*)
+                        if [ "$again" ]; then
+                            echo '{{"jsonrpc":"2.0","id":0,"error":{{"code":-32600,"message":"again"}}}}'
+                        else
+                            echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'
+                        fi
+                        again=1 ;;
+                    {ANSWER} ;;
+                esac
+            done"#
+        );
+        let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
+        let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
+        let child = AnyRevisionChild::new(ChildServer::new("sh", args), mode);
+        let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
+        for _ in 0..3 {
+            let call = client.call_tool("t", json!({}));
+            tokio::time::timeout(Duration::from_millis(20), call).await.unwrap_err();
+        }
+        std::fs::write(&ready.0, "").unwrap();
+        client.call_tool("t", json!({})).await.unwrap();
+        assert_eq!(file.read(), "start\n", "{mode:?}");
+        client.transport().shutdown(Duration::from_secs(5)).await;
+    }
 }
 
 /// Such as by one write.
