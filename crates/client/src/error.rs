@@ -130,7 +130,8 @@ impl CallError {
 
     /// Returns true if the task that the call had become has failed, with the error of
     /// [`as_server_error`](Self::as_server_error). If it is false for an error of the server, the
-    /// server refused a request about the task, which may still be running.
+    /// server refused a request: the call itself, or one about its task, which may be running or
+    /// not exist any more.
     #[must_use]
     pub fn is_task_failed(&self) -> bool {
         matches!(*self.0, Kind::TaskFailed(_))

@@ -2,7 +2,7 @@
 
 use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::TraceContext;
-use mrtr_schema::{Object, PROTOCOL_VERSION, method};
+use mrtr_schema::{Object, PROTOCOL_VERSION, method, uri};
 use tracing::Span;
 
 /// The application's source of trace contexts.
@@ -19,6 +19,7 @@ pub(crate) fn meta_members(source: Option<&TraceSource>) -> Object {
 
 /// Creates the span of a call with all its rounds.
 pub(crate) fn call_span(method: &str, target: &str) -> Span {
+    let target = if method == method::RESOURCES_READ { uri::without_query(target) } else { target };
     tracing::debug_span!(
         target: "mrtr::client",
         "call",
@@ -32,7 +33,7 @@ pub(crate) fn call_span(method: &str, target: &str) -> Span {
 pub(crate) fn request_span(method: &str, target: &str, id: &RequestId) -> Span {
     let tool = (method == method::TOOLS_CALL).then_some(target);
     let prompt = (method == method::PROMPTS_GET).then_some(target);
-    let resource = (method == method::RESOURCES_READ).then_some(target);
+    let resource = (method == method::RESOURCES_READ).then(|| uri::without_query(target));
     // The URI stays out of the span's name: names must have a low cardinality.
     let name = tool.or(prompt).map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
     tracing::debug_span!(

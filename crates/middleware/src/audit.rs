@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mrtr_schema::jsonrpc::{ErrorObject, code};
-use mrtr_schema::{Object, method};
+use mrtr_schema::{Object, method, uri};
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, Response, ResultType, from_fn};
 use serde_json::Value;
@@ -129,7 +129,10 @@ impl Audit {
         let short = |text: &str| text.chars().take(MAX_NAME).collect();
         let record = AuditRecord {
             method: short(request.method()),
-            name: request.name().map(|name| short(without_query(request.method(), &name))),
+            name: request.name().map(|name| match request.method() {
+                method::RESOURCES_READ => short(uri::without_query(&name)),
+                _ => short(&name),
+            }),
             principal: request.principal().cloned(),
             is_first_round: request.is_first_round(),
             arguments: self.recorded(request.arguments()),
@@ -158,12 +161,6 @@ impl Audit {
         });
         shortened.collect()
     }
-}
-
-/// Removes the part of a resource's URI that has parameters.
-fn without_query<'n>(method: &str, name: &'n str) -> &'n str {
-    let end = if method == method::RESOURCES_READ { name.find(['?', '#']) } else { None };
-    end.and_then(|end| name.get(..end)).unwrap_or(name)
 }
 
 impl Default for Audit {

@@ -56,6 +56,16 @@ pub fn validate_web_url(text: &str) -> Result<(), InvalidValue> {
     Ok(())
 }
 
+/// Returns a URI without its query and fragment, which may have secret values, for logs.
+///
+/// ```
+/// # use mrtr_schema::uri::without_query;
+/// assert_eq!(without_query("patients://search?ssn=1#a"), "patients://search");
+/// ```
+pub fn without_query(uri: &str) -> &str {
+    uri.find(['?', '#']).and_then(|end| uri.get(..end)).unwrap_or(uri)
+}
+
 /// Returns the host and port of a web URL, as a client should show them: without user information,
 /// which can look like a host. Empty if the URL has no host.
 pub fn host(url: &str) -> &str {

@@ -221,6 +221,9 @@ macro_rules! content_setters {
             }
 
             /// Sets how long, and by which callers, its contents may be reused. Default: no reuse.
+            ///
+            /// A [`ReadResourceResult`](mrtr_schema::resource::ReadResourceResult) that the handler
+            /// returns has its own hints. [`ResourceOutput`](crate::ResourceOutput) has these.
             pub fn cache(mut self, cache: CacheControl) -> Self {
                 self.cache = cache;
                 self

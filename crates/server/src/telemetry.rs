@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use mrtr_schema::jsonrpc::Request;
 use mrtr_schema::meta::{RequestMeta, TraceContext};
-use mrtr_schema::{PROTOCOL_VERSION, method};
+use mrtr_schema::{PROTOCOL_VERSION, method, uri};
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 
@@ -138,7 +138,8 @@ fn span(Operation { method, tool, prompt }: &Operation, request: &Request) -> Sp
     };
     let uri = || request.params.as_ref()?.string("uri");
     let uri = if method == method::RESOURCES_READ { uri() } else { None };
-    let uri: Option<String> = uri.map(|uri| uri.chars().take(MAX_URI_CHARS).collect());
+    let uri =
+        uri.map(|uri| uri::without_query(&uri).chars().take(MAX_URI_CHARS).collect::<String>());
     tracing::debug_span!(
         target: "mrtr::server",
         "request",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr::client::{CallOutcome, OutgoingRequest, PendingCall, Transport, TransportError};
+use mrtr::client::{CallOutcome, OutgoingRequest, Transport, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::input::InputResponses;
 use mrtr::schema::jsonrpc::Response;
@@ -14,7 +14,7 @@ use mrtr_testkit::random::Random;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::drive::{self, Driver};
+use super::drive::{self, Begun, Driver};
 use super::observed::{Call, Observation};
 use super::record::now;
 use super::workload::TOOLS;
@@ -238,12 +238,13 @@ fn is_about_task(error: &CallError) -> bool {
 }
 
 /// Begins a call, up to the point from which on it is a task. `None`: a request got no response.
-async fn begin(client: &Client<Anywhere>, call: &Shared, tool: &str) -> Option<PendingCall> {
+async fn begin(client: &Client<Anywhere>, call: &Shared, tool: &str) -> Option<Begun> {
     let (id, caller) = {
         let call = lock(call);
         (call.id.clone(), call.caller.clone())
     };
     let since = now();
+    let mut asked = since;
     let mut outcome = client.begin_tool(tool, json!({ "call": id })).await;
     loop {
         let pending = match outcome {
@@ -259,7 +260,7 @@ async fn begin(client: &Client<Anywhere>, call: &Shared, tool: &str) -> Option<P
         };
         if let Some(task) = pending.task_id() {
             lock(call).task = Some((task.to_owned(), (since, now())));
-            return Some(pending);
+            return Some(Begun { pending, asked });
         }
         // The question of the round before the task. The same request gets the same task.
         let mut responses = InputResponses::default();
@@ -272,6 +273,7 @@ async fn begin(client: &Client<Anywhere>, call: &Shared, tool: &str) -> Option<P
                 lock(call).unexpected.push(error.to_string());
             }
         }
+        asked = now();
         outcome = client.with_retries(6).resume(pending, &responses).await;
     }
 }

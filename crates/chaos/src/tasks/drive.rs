@@ -46,10 +46,27 @@ pub(crate) async fn get(client: &Client<Anywhere>, id: &str) -> Result<Status, C
     })
 }
 
-/// Returns true if the paused call of this JSON stands at questions.
-fn has_questions(json: &str) -> bool {
-    let pending = serde_json::from_str::<PendingCall>(json);
-    pending.is_ok_and(|pending| !pending.input_requests().0.is_empty())
+/// A call that has become a task.
+pub(crate) struct Begun {
+    pub(crate) pending: PendingCall,
+    /// The time of the request with whose response it became one.
+    pub(crate) asked: f64,
+}
+
+/// A paused call, as an application stores it.
+#[derive(Clone)]
+struct Paused {
+    json: String,
+    has_questions: bool,
+    /// The time of the request whose response it was paused at.
+    asked: f64,
+}
+
+impl Paused {
+    fn new(pending: &PendingCall, asked: f64) -> Option<Self> {
+        let json = serde_json::to_string(pending).ok()?;
+        Some(Self { json, has_questions: !pending.input_requests().0.is_empty(), asked })
+    }
 }
 
 /// Returns the message of an input request.
@@ -60,8 +77,8 @@ pub(crate) fn message(request: &Value) -> String {
 impl Driver<'_> {
     /// Drives the task to its end, or until it does not exist any more. With a paused call, half of
     /// the polls resume it as another process would.
-    pub(crate) async fn run(mut self, pending: Option<PendingCall>, random: &mut Random) {
-        let mut stored = pending.and_then(|pending| serde_json::to_string(&pending).ok());
+    pub(crate) async fn run(mut self, begun: Option<Begun>, random: &mut Random) {
+        let mut stored = begun.and_then(|Begun { pending, asked }| Paused::new(&pending, asked));
         let task = lock(self.call).task.clone();
         let Some((id, _)) = task else { return };
         // Open questions that were seen since the last answers, and whether they are the first.
@@ -72,10 +89,12 @@ impl Driver<'_> {
             {
                 self.cancels = None;
             }
-            let asked = now();
-            let resumed = stored.as_deref().filter(|_| random.below(2) == 0).map(str::to_owned);
+            let resumed = stored.clone().filter(|_| random.below(2) == 0);
+            // Questions that a paused call stands at were seen before.
+            let seen = resumed.as_ref().filter(|paused| paused.has_questions);
+            let asked = seen.map_or_else(now, |paused| paused.asked);
             let (status, pending) = match resumed {
-                Some(json) => match self.resume(&json).await {
+                Some(paused) => match self.resume(&paused.json).await {
                     Ok(resumed) => resumed,
                     Err(error) => {
                         if error.is_too_many_rounds() {
@@ -104,7 +123,7 @@ impl Driver<'_> {
                         waits_first = false;
                         let all = self.answer(&id, asked, questions, pending, random).await;
                         // What a paused call has seen is old once its questions were answered.
-                        stored = all.or(stored.filter(|json| !has_questions(json)));
+                        stored = all.or(stored.filter(|paused| !paused.has_questions));
                     }
                 }
                 Status::Ended(_) | Status::NotFound => {
@@ -169,7 +188,7 @@ impl Driver<'_> {
         mut questions: Vec<(String, String)>,
         pending: Option<PendingCall>,
         random: &mut Random,
-    ) -> Option<String> {
+    ) -> Option<Paused> {
         let (caller, order) = {
             let call = lock(self.call);
             (call.caller.clone(), call.id.clone())
@@ -191,7 +210,7 @@ impl Driver<'_> {
                     lock(self.call).unexpected.push(error.to_string());
                 }
             }
-            let unsure = self.begin_update();
+            let (asked, unsure) = (now(), self.begin_update());
             return match self.client.resume::<CallToolResult>(pending, &responses).await {
                 Ok(CallOutcome::Working(pending) | CallOutcome::InputRequired(pending)) => {
                     let answered = Answered { seen, at: now() };
@@ -199,7 +218,7 @@ impl Driver<'_> {
                     let mut call = lock(self.call);
                     call.answered.extend(keys);
                     call.is_update_lost = unsure;
-                    serde_json::to_string(&pending).ok()
+                    Paused::new(&pending, asked)
                 }
                 _ => None,
             };
@@ -212,7 +231,7 @@ impl Driver<'_> {
                 break;
             }
             let answered = Answered { seen, at: now() };
-            lock(self.call).answered.entry(key.clone()).or_insert(answered);
+            lock(self.call).answered.insert(key.clone(), answered);
             if random.below(4) == 0 {
                 // The first answer counts.
                 self.update(id, &key, response(&key, &message, LATE)).await;

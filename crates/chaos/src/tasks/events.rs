@@ -153,7 +153,7 @@ impl World {
         replica.signal(Signal::CONT)?;
         if let Some(link) = link {
             link.hold(false);
-            self.faults.add(Kind::Held, Some(port), held, now());
+            self.faults.add(Kind::Delayed, Some(port), held, now());
         }
         self.faults.add(Kind::Frozen, Some(port), from, now());
         Ok(())

@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     Frozen,
     /// The connections of a replica passed nothing on for longer than the lease.
     Held,
+    /// The connections of a replica passed nothing on, before and while it was frozen.
+    Delayed,
     /// A connection of a replica was cut.
     Cut,
     /// The server of the store was killed, and started again.

@@ -91,9 +91,9 @@ impl RateLimit {
         self.with(|limit| limit.quota.burst = calls.max(1))
     }
 
-    /// Sets how many later rounds, and how many completions, are allowed for each call that may be
-    /// begun. Default: 10, the number of input rounds that `mrtr-client` allows by default. 0
-    /// counts as 1.
+    /// Sets how many later rounds are allowed for each call that may be begun. Default: 10, the
+    /// number of input rounds that `mrtr-client` allows by default. 0 counts as 1. As many polls of
+    /// tasks, other requests about tasks, and completions are allowed, each counted by itself.
     ///
     /// The limit applies to all calls of a caller together. It is needed because a client can
     /// repeat a round while its request state is valid, and each repetition runs the handler.
@@ -155,7 +155,8 @@ impl Limit {
         let repeated = self.quota.times(self.rounds_per_call);
         let (kind, quota) = match request.method() {
             method::COMPLETE => ("completion", repeated),
-            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => ("task", repeated),
+            method::TASKS_GET => ("poll", repeated),
+            method::TASKS_UPDATE | method::TASKS_CANCEL => ("task", repeated),
             _ if request.is_first_round() => ("call", self.quota),
             _ => ("round", repeated),
         };

@@ -144,8 +144,9 @@ async fn unreadable_arguments_do_not_hide_the_others() {
 /// It has variables of templates, which may be secret.
 #[tokio::test]
 async fn query_of_a_resource_is_not_recorded() {
+    let (lines, _collecting) = LogLines::collect_from(tracing::Level::DEBUG);
     let records = Records::default();
-    let server = server(|server| server.layer(records.layer()));
+    let server = server(|server| server.layer(records.layer()).layer(Audit::new()));
     for (uri, recorded) in [
         ("patients://search?ssn=1&token=x", "patients://search"),
         ("patients://a#b", "patients://a"),
@@ -154,6 +155,9 @@ async fn query_of_a_resource_is_not_recorded() {
         send(&server, "resources/read", json!({ "uri": uri })).await.unwrap_err();
         assert_eq!(records.take()[0].name.as_deref(), Some(recorded));
     }
+    // Nor by the spans around the lines.
+    let log = lines.text();
+    assert!(log.contains("patients://search") && !log.contains("token=x"), "{log}");
 }
 
 /// They are no arguments.

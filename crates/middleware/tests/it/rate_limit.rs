@@ -67,9 +67,14 @@ async fn requests_about_tasks_have_a_limit_of_their_own() {
     };
     for (method, is_denied) in [
         ("tasks/get", false),
+        ("tasks/get", false),
+        ("tasks/get", false),
+        ("tasks/get", true),
+        // Polls do not use up what answers and cancellations need.
         ("tasks/update", false),
         ("tasks/cancel", false),
-        ("tasks/get", true),
+        ("tasks/update", false),
+        ("tasks/update", true),
     ] {
         assert_eq!(about(method).await, is_denied, "{method}");
     }
