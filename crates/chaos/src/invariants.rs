@@ -290,7 +290,8 @@ fn cut(observed: &Observed<'_>) -> Vec<String> {
         failed.map(|served| format!("{} at {:.1} s", served.status, served.at - observed.began_at));
     let attempts = observed.calls.iter().flat_map(|call| &call.attempts);
     let broken = attempts
-        .filter(|attempt| attempt.begun < observed.calm_until - 1.0 && !attempt.lost_its_session());
+        .filter(|attempt| attempt.begun < observed.calm_until - LONGEST_REQUEST)
+        .filter(|attempt| !attempt.lost_its_session());
     let of_callers = broken.filter_map(|attempt| {
         Some(format!("{} at {:.1} s", attempt.broken.as_ref()?, attempt.begun))
     });
@@ -321,12 +322,16 @@ fn finished_legacy(observed: &Observed<'_>) -> usize {
     observed.calls.iter().filter(is_finished).count()
 }
 
-/// Returns the requests while no replica was killed.
+/// How long before the first fault a request has to begin, so that it is over by then.
+const LONGEST_REQUEST: f64 = 1.0;
+
+/// Returns the requests while no replica was killed. Nginx logs when they ended, and HAProxy when
+/// they began.
 fn calm<'a>(
     observed: &Observed<'_>,
     served: &'a [Served],
 ) -> impl Iterator<Item = &'a Served> + use<'a> {
-    let end = observed.began_at + observed.calm_until;
+    let end = observed.began_at + observed.calm_until - LONGEST_REQUEST;
     served.iter().filter(move |served| served.at < end)
 }
 

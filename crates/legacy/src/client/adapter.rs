@@ -260,6 +260,9 @@ impl<C: Connection> Adapter<C> {
                 }
             }
         }
+        if !refused.is_empty() {
+            call.running.reconnect().notify_one();
+        }
         // The server cannot be reached, and each attempt may take the timeout of a request.
         let others = messages.map(|message| async {
             let posted = call.running.link.post(message.clone()).await;

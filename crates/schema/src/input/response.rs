@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for InputResponses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // An error of serde would have the text of a string, which may be an answer.
         let all: Vec<(String, Box<RawValue>)> = read_pairs(deserializer, "an object")
-            .map_err(|_| D::Error::custom("invalid type: expected a map of input responses"))?;
+            .map_err(|_| D::Error::custom("inputResponses must be an object"))?;
         match all.iter().find(|(_, response)| !response.get().starts_with('{')) {
             Some((key, _)) => {
                 Err(D::Error::custom(format_args!("the response to {key:?} must be an object")))
@@ -80,6 +80,6 @@ mod tests {
     fn error_does_not_contain_an_answer() {
         let twice = r#""{\"pin\":{\"content\":4711}}""#;
         let error = serde_json::from_str::<InputResponses>(twice).unwrap_err().to_string();
-        assert!(error.contains("a map of input responses") && !error.contains("4711"), "{error}");
+        assert!(error.contains("must be an object") && !error.contains("4711"), "{error}");
     }
 }

@@ -372,7 +372,11 @@ impl Connection for HttpSession {
                     failed += 1;
                 }
                 // The server has no such stream, or no such session any more.
-                Err(_) => return (StreamEnd::Final, opening),
+                Err(_) => {
+                    // A stream that was open may open again, if it is not resumed.
+                    let was_open = end == StreamEnd::Closed;
+                    return (if was_open { end } else { StreamEnd::Final }, opening);
+                }
             }
             // No call waits for this stream, so a server that closes it at once is not hurried.
             tokio::time::sleep(place.delay().max(DEFAULT_RETRY)).await;

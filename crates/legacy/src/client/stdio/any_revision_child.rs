@@ -93,9 +93,9 @@ impl AnyRevisionChild {
     /// answer to `server/discover`, that answer decides. It gets 10 s more if it is still missing.
     /// Then the request that started the process fails with the error of `initialize`.
     ///
-    /// Dropping that request ends the attempt, and the next request begins anew, with the same
-    /// process. If that refuses `initialize`, it may have a session of the attempt before: then it
-    /// is replaced.
+    /// Dropping that request ends the attempt, and the next request begins anew. If `initialize`
+    /// was sent and not answered, the process may have a session: it is replaced, unless it has
+    /// sent nothing at all since its start.
     pub fn probe_timeout(mut self, time: Duration) -> Self {
         self.probe_timeout = time;
         self
@@ -108,14 +108,24 @@ impl AnyRevisionChild {
         if self.child.shutdowns() != shutdowns {
             return Err(TransportError::not_sent("the server was shut down"));
         }
-        let stream = self.child.start()?;
+        let mut stream = self.child.start()?;
         if let Some(process) = process.as_ref().filter(|own| own.stream.is_same_stream(&stream)) {
             return Ok(process.clone());
         }
+        let was_sent = self.uncertain().as_ref().is_some_and(|own| own.is_same_stream(&stream));
+        let probe_timeout = if was_sent && stream.has_received() {
+            stream = self.child.replace(&stream)?;
+            self.probe_timeout
+        } else if was_sent {
+            // It has not started yet. Its first answer to `initialize` counts.
+            Duration::ZERO
+        } else {
+            self.probe_timeout
+        };
         let started = match self.mode {
             RevisionMode::Current => Process::current(&stream),
-            RevisionMode::Legacy => self.open_or_replace(stream, meta).await?,
-            RevisionMode::Auto => self.probe(stream, meta).await?,
+            RevisionMode::Legacy => self.open(stream, meta).await?,
+            RevisionMode::Auto => self.probe(stream, meta, probe_timeout).await?,
         };
         let era = if started.legacy.is_some() { Era::Legacy } else { Era::Current };
         tracing::debug!(target: "mrtr::client", ?era, "era of the server detected");
@@ -128,15 +138,15 @@ impl AnyRevisionChild {
         &self,
         stream: StreamClient,
         meta: &RequestMeta,
+        probe_timeout: Duration,
     ) -> Result<Process, TransportError> {
         let attempt = self.probes.fetch_add(1, Ordering::Relaxed) + 1;
         let probe = OutgoingRequest::new(probe_request(meta, attempt)?);
         let mut answer = pin!(stream.send(probe).map_ok(era_of).fuse());
-        let era = match timeout(self.probe_timeout, &mut answer).await {
+        let era = match timeout(probe_timeout, &mut answer).await {
             // The process may have ended because of the probe.
             Ok(answered) => answered.unwrap_or(Era::Legacy),
             Err(_) => {
-                let is_uncertain = self.is_uncertain(&stream);
                 let mut opening = pin!(self.open(stream.clone(), meta));
                 let (opened, answered) = tokio::select! {
                     biased;
@@ -152,15 +162,13 @@ impl AnyRevisionChild {
                     Err(error) if error.is_transient() && stream.is_closed() => Era::Legacy,
                     Err(_) if answered.is_some() => Era::Current,
                     Err(error) => {
-                        let is_missing = !answer.is_terminated();
-                        let other = async { timeout(PROBE_TIMEOUT, answer).await.ok() };
-                        let other = if is_missing { other.await } else { None };
-                        if !matches!(other, Some(Ok(Era::Current))) {
-                            let replaced =
-                                self.replace_uncertain(is_uncertain, &stream, error, meta);
-                            return replaced.await;
+                        if answer.is_terminated() {
+                            return Err(error);
                         }
-                        Era::Current
+                        match timeout(PROBE_TIMEOUT, answer).await {
+                            Ok(Ok(Era::Current)) => Era::Current,
+                            _ => return Err(error),
+                        }
                     }
                 }
             }
@@ -168,40 +176,8 @@ impl AnyRevisionChild {
         match era {
             Era::Current => Ok(Process::current(&stream)),
             // Starts the process again if it has ended.
-            Era::Legacy => self.open_or_replace(self.child.restart()?, meta).await,
+            Era::Legacy => self.open(self.child.restart()?, meta).await,
         }
-    }
-
-    /// Opens a session, in another process if this one may have a session already.
-    async fn open_or_replace(
-        &self,
-        stream: StreamClient,
-        meta: &RequestMeta,
-    ) -> Result<Process, TransportError> {
-        let is_uncertain = self.is_uncertain(&stream);
-        match self.open(stream.clone(), meta).await {
-            Err(error) => self.replace_uncertain(is_uncertain, &stream, error, meta).await,
-            opened => opened,
-        }
-    }
-
-    /// Opens a session in another process if `initialize` was sent to this one before, and now it
-    /// was refused.
-    async fn replace_uncertain(
-        &self,
-        is_uncertain: bool,
-        stream: &StreamClient,
-        error: TransportError,
-        meta: &RequestMeta,
-    ) -> Result<Process, TransportError> {
-        if !is_uncertain || error.is_transient() {
-            return Err(error);
-        }
-        self.open(self.child.replace(stream)?, meta).await
-    }
-
-    fn is_uncertain(&self, stream: &StreamClient) -> bool {
-        self.uncertain().as_ref().is_some_and(|own| own.is_same_stream(stream))
     }
 
     /// Opens a session of a legacy revision.

@@ -145,16 +145,19 @@ async fn server_is_replaced_if_the_request_that_initialized_it_was_dropped() {
         () = is_initialized => {}
     }
     client.call_tool("t", json!({})).await.unwrap();
-    // The first process refuses the second `initialize`.
-    let expected = ["start", "initialized", "initialized", "start", "initialized", ""].join("\n");
-    assert_eq!(file.read(), expected);
+    assert_eq!(file.read(), "start\ninitialized\nstart\ninitialized\n");
     client.transport().shutdown(Duration::from_secs(5)).await;
 }
 
 /// Its callers wait for a shorter time than it takes.
 #[tokio::test]
 async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
-    for mode in [RevisionMode::Auto, RevisionMode::Legacy] {
+    let short = Duration::from_millis(5);
+    for (mode, probe_timeout) in [
+        (RevisionMode::Auto, Duration::ZERO),
+        (RevisionMode::Auto, short),
+        (RevisionMode::Legacy, short),
+    ] {
         let (file, ready) = (Scratch::new("slow"), Scratch::new("ready"));
         let script = format!(
             r#"echo start >> "$1"
@@ -176,10 +179,10 @@ async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
         let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
         let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
         let child = AnyRevisionChild::new(ChildServer::new("sh", args), mode);
-        let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
+        let client = Client::builder(child.probe_timeout(probe_timeout)).build();
         for _ in 0..3 {
             let call = client.call_tool("t", json!({}));
-            tokio::time::timeout(Duration::from_millis(20), call).await.unwrap_err();
+            tokio::time::timeout(Duration::from_millis(50), call).await.unwrap_err();
         }
         std::fs::write(&ready.0, "").unwrap();
         client.call_tool("t", json!({})).await.unwrap();

@@ -111,11 +111,6 @@ impl StreamClient {
         self.shared.lock().closed
     }
 
-    /// Returns true if the server has sent a message.
-    pub(super) fn has_received(&self) -> bool {
-        self.shared.lock().has_received
-    }
-
     /// Waits for the end of the output, and stops reading it after `timeout`. Requests that
     /// are not answered by then fail.
     pub(super) async fn stop_reading(&self, timeout: Duration) {
@@ -149,6 +144,11 @@ impl StreamClient {
     /// closed, or if the server does not read what was sent before.
     pub fn post(&self, message: RawJson) -> bool {
         !self.is_closed() && self.shared.posts.try_send(json_line(message)).is_ok()
+    }
+
+    /// Returns true if the server has sent a message.
+    pub fn has_received(&self) -> bool {
+        self.shared.lock().has_received
     }
 
     /// Returns true if both are clients of the same stream.
