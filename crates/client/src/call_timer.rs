@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::CallError;
 use crate::machine::Machine;
+use crate::trace;
 use crate::user_time::UserTime;
 
 /// The time that a call has left.
@@ -83,7 +84,7 @@ impl CallTimer {
         CallError::timeout(format!(
             "{} {} timed out after {:?}{last}",
             call.method(),
-            call.target(),
+            trace::loggable(call.method(), &call.target()),
             self.timeout.unwrap_or_default()
         ))
     }

@@ -2,6 +2,7 @@
 //! extension methods.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
@@ -21,6 +22,9 @@ use crate::call_result::CallResult;
 use crate::client::Client;
 use crate::error::CallError;
 use crate::json::{decode_result, encode_param};
+
+/// How long a result waits for a new list of tools, to be checked again.
+const RELIST_LIMIT: Duration = Duration::from_secs(10);
 
 impl<T: Transport> Client<T> {
     /// Requests the server's name, capabilities and protocol versions (`server/discover`).
@@ -168,8 +172,10 @@ impl<T: Transport> Client<T> {
         };
         if check().is_err() {
             self.shared.cache.remove(&[method::TOOLS_LIST]);
-            if let Err(error) = Box::pin(self.list_tools()).await {
-                tracing::debug!(target: "mrtr::client", %error, "the tools cannot be listed again");
+            // The result is there: it does not wait for long.
+            let listing = tokio::time::timeout(RELIST_LIMIT, Box::pin(self.list_tools()));
+            if !matches!(listing.await, Ok(Ok(_))) {
+                tracing::debug!(target: "mrtr::client", "the tools cannot be listed again");
             }
         }
         match check() {

@@ -251,7 +251,8 @@ impl<T: Transport> Client<T> {
         if trace.is_some() {
             request.params = Some(machine.request_params(&id, trace::meta_members(trace))?);
         }
-        tracing::debug!(target: "mrtr::client", method, target, %id, "sending request");
+        let loggable = trace::loggable(method, target);
+        tracing::debug!(target: "mrtr::client", method, target = loggable, %id, "sending request");
         let label = self.options.label.as_deref();
         let info = RequestInfo { method, target, id: &id, round, label };
         shared.observer.notify(CallEvent::RequestSent(&info));

@@ -188,6 +188,8 @@ impl Machine {
         if let Some(task) = &mut call.task {
             task.is_restored = false;
         }
+        // A request must not have the id of an earlier one of its call (specification: MRTR).
+        ids.continue_after(call.last_id);
         (Self::new(call, ids, meta, limits, phase), action)
     }
 
@@ -216,7 +218,8 @@ impl Machine {
 
     /// Returns the call as data, if the last action was [`Action::RequestInput`] or
     /// [`Action::Wait`].
-    pub fn pause(self) -> Option<PendingCall> {
+    pub fn pause(mut self) -> Option<PendingCall> {
+        self.call.last_id = self.ids.last();
         matches!(self.phase, Phase::InputRequested | Phase::Waiting).then_some(self.call)
     }
 
@@ -407,16 +410,7 @@ impl Machine {
                 "the server sent {count} input requests in one round; the limit is {limit}"
             )));
         }
-        // Validated before any handler can see them.
-        validate(&requests)?;
-        let nothing = ClientCapabilities::default();
-        let declared = self.meta.client_capabilities.as_ref().unwrap_or(&nothing);
-        for (key, request) in &mut requests.0 {
-            if let Some(capability) = request.undeclared_capability(declared) {
-                return Err(CallError::undeclared(key, capability));
-            }
-            request.remove_undeclared(declared);
-        }
+        check_requests(&mut requests, &self.meta)?;
         self.last_input_requests = Some(summary(&requests));
         self.call.requests = Some(requests.clone());
         self.phase = Phase::InputRequested;
@@ -463,6 +457,24 @@ impl Machine {
 
 fn result_type(result: &RawValue) -> Result<ResultType, CallError> {
     ResultType::from_result(result).map_err(|error| malformed("result", &error))
+}
+
+/// Checks input requests before a handler can see them: that they are valid, and that the client
+/// has declared what they need. Optional parts that it has not declared are removed.
+pub(crate) fn check_requests(
+    requests: &mut InputRequests,
+    meta: &RequestMeta,
+) -> Result<(), CallError> {
+    validate(requests)?;
+    let nothing = ClientCapabilities::default();
+    let declared = meta.client_capabilities.as_ref().unwrap_or(&nothing);
+    for (key, request) in &mut requests.0 {
+        if let Some(capability) = request.undeclared_capability(declared) {
+            return Err(CallError::undeclared(key, capability));
+        }
+        request.remove_undeclared(declared);
+    }
+    Ok(())
 }
 
 /// Validates what the types of input requests do not, such as the URLs.

@@ -74,6 +74,8 @@ pub struct PendingCall {
     pub(crate) task: Option<PendingTask>,
     pub(crate) input_rounds: u32,
     pub(crate) state_rounds: u32,
+    /// The greatest number among the ids of its requests, or a greater one.
+    pub(crate) last_id: i64,
     /// Rounds with request state alone, or polls of the task, since the last input requests. They
     /// set the delay.
     pub(crate) pace: u32,
@@ -90,6 +92,7 @@ impl PendingCall {
             task: None,
             input_rounds: 0,
             state_rounds: 0,
+            last_id: 0,
             pace: 0,
         }
     }
@@ -190,6 +193,8 @@ struct Stored {
     task: Option<PendingTask>,
     question_rounds: u32,
     state_rounds: u32,
+    #[serde(default)]
+    last_id: i64,
     pace: u32,
 }
 
@@ -210,6 +215,7 @@ impl Serialize for PendingCall {
             task: self.task.clone(),
             question_rounds: self.input_rounds,
             state_rounds: self.state_rounds,
+            last_id: self.last_id,
             pace: self.pace,
         };
         stored.serialize(serializer)
@@ -261,6 +267,7 @@ impl<'de> Deserialize<'de> for PendingCall {
             task: stored.task,
             input_rounds: stored.question_rounds,
             state_rounds: stored.state_rounds,
+            last_id: stored.last_id,
             pace: stored.pace,
         })
     }

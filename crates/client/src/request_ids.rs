@@ -14,4 +14,15 @@ impl RequestIds {
         // Relaxed: ids only have to be unique, and order no other memory.
         RequestId::Number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
+
+    /// Returns the last number that was used, or 0.
+    pub(crate) fn last(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Uses only greater numbers from now on, as far as JSON is exact everywhere.
+    pub(crate) fn continue_after(&self, last: i64) {
+        const MAX: i64 = 1 << 52;
+        self.0.fetch_max(last.min(MAX), Ordering::Relaxed);
+    }
 }

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::driver::{Completed, Driven, InputSource};
 use crate::error::CallError;
 use crate::json::{decode_result, encode_param};
-use crate::machine::{Action, Machine};
+use crate::machine::{Action, Machine, check_requests};
 use crate::pending_call::PendingCall;
 
 /// The outcome of a call that pauses when the server requests input or turns it into a task.
@@ -181,8 +181,13 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     ///
-    /// Those of the call itself, and an error if `R` is not the result type of the call's method.
-    pub async fn finish<R: CallResult>(&self, call: PendingCall) -> Result<R, CallError> {
+    /// Those of the call itself, and an error if `R` is not the result type of the call's method, or
+    /// if an input request needs a capability that this client does not declare.
+    pub async fn finish<R: CallResult>(&self, mut call: PendingCall) -> Result<R, CallError> {
+        // The client that has paused the call may have declared more.
+        if let Some(requests) = &mut call.requests {
+            check_requests(requests, &self.request_meta())?;
+        }
         let (machine, action) = self.resume_machine::<R>(call)?;
         match self.drive_to_outcome(machine, action, InputSource::Handlers).await? {
             CallOutcome::Complete(result) => Ok(result),

@@ -183,6 +183,9 @@ impl Prompter {
         }
         // The user has just seen the answer to a single field.
         while fields.len() > 1 {
+            if self.is_abandoned() {
+                return Ok(abandoned());
+            }
             match review(&answers)? {
                 Reviewed::Send => break,
                 Reviewed::Leave(result) => return Ok(result),
@@ -207,7 +210,7 @@ impl Prompter {
         let schema = FormSchema::new([field.clone()]);
         loop {
             if self.is_abandoned() {
-                return Ok(Err(ElicitResult::cancel()));
+                return Ok(Err(abandoned()));
             }
             let problem = match ask_field(field)? {
                 FieldAnswer::Omitted => return Ok(Ok(Map::new())),
@@ -222,12 +225,21 @@ impl Prompter {
                 }
             };
             note(&format!("  {}", sanitize_line(&problem)));
+            if self.is_abandoned() {
+                return Ok(Err(abandoned()));
+            }
             // Some forms have no valid answer, so each failure offers to leave.
             if let Some(result) = confirm("Again", 0)? {
                 return Ok(Err(result));
             }
         }
     }
+}
+
+/// Tells the user that nothing waits for the answers any more.
+fn abandoned() -> ElicitResult {
+    note("  The call has ended: nothing is sent.");
+    ElicitResult::cancel()
 }
 
 /// The choice of the user after all fields have answers.
@@ -275,17 +287,19 @@ fn confirm(proceed: &str, default: usize) -> TerminalResult<Option<ElicitResult>
     })
 }
 
-/// Sanitizes a server's message, indents it to set it apart from the client's own lines, and
-/// limits it to a screen.
+/// Sanitizes a server's message, marks its lines to set them apart from the client's own, and limits
+/// it to a screen.
 fn indented(message: &str) -> String {
+    /// No line of the client's own begins with it.
+    const MESSAGE_LINE: &str = "  │ ";
     const MAX_LINES: usize = 20;
     const MAX_CHARS: usize = 2000;
     let truncated: String = message.chars().take(MAX_CHARS).collect();
     let sanitized = sanitize(&truncated);
     let mut lines: Vec<String> =
-        sanitized.lines().take(MAX_LINES).map(|line| format!("  {line}")).collect();
+        sanitized.lines().take(MAX_LINES).map(|line| format!("{MESSAGE_LINE}{line}")).collect();
     if truncated.len() < message.len() || sanitized.lines().count() > MAX_LINES {
-        lines.push("  …".to_owned());
+        lines.push(format!("{MESSAGE_LINE}…"));
     }
     lines.join("\n")
 }
@@ -370,12 +384,20 @@ fn ask_boolean(
     })
 }
 
+/// Returns the answer to a choice among nothing.
+fn without_options(required: bool) -> FieldAnswer {
+    if required { FieldAnswer::Missing } else { FieldAnswer::Omitted }
+}
+
 fn ask_choice(
     prompt: String,
     options: &[ChoiceOption],
     default: Option<&str>,
     required: bool,
 ) -> TerminalResult<FieldAnswer> {
+    if options.is_empty() {
+        return Ok(without_options(required));
+    }
     let items = options.iter().map(label).chain(no_answer(required).map(str::to_owned));
     let first = options.iter().position(|option| Some(option.value.as_str()) == default);
     let select = Select::new().with_prompt(prompt).items(items).default(first.unwrap_or(0));
@@ -392,6 +414,9 @@ fn ask_choices(
     default: &[String],
     required: bool,
 ) -> TerminalResult<FieldAnswer> {
+    if options.is_empty() {
+        return Ok(without_options(required));
+    }
     let items = options.iter().map(|option| (label(option), default.contains(&option.value)));
     let select = MultiSelect::new().with_prompt(prompt).items_checked(items);
     Ok(match select.interact_opt()? {
@@ -459,7 +484,7 @@ mod tests {
         assert_eq!(sanitize(text), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c\nd é 🦀");
         assert_eq!(sanitize_line("a\nb"), "a b");
         let long = indented(&"x\n".repeat(100));
-        assert_eq!((long.lines().count(), long.lines().last()), (21, Some("  …")));
+        assert_eq!((long.lines().count(), long.lines().last()), (21, Some("  │ …")));
         assert!(indented(&"x".repeat(5000)).len() < 2020);
         let mut field = Field::text("a");
         (field.title, field.description) = (Some(" ".repeat(5000)), Some("x".repeat(5000)));

@@ -17,9 +17,17 @@ pub(crate) fn meta_members(source: Option<&TraceSource>) -> Object {
     })
 }
 
+/// Returns the target of a call for logs: the query of a URI may have secret values.
+pub(crate) fn loggable<'t>(method: &str, target: &'t str) -> &'t str {
+    match method {
+        method::TOOLS_CALL | method::PROMPTS_GET => target,
+        _ => uri::without_query(target),
+    }
+}
+
 /// Creates the span of a call with all its rounds.
 pub(crate) fn call_span(method: &str, target: &str) -> Span {
-    let target = if method == method::RESOURCES_READ { uri::without_query(target) } else { target };
+    let target = loggable(method, target);
     tracing::debug_span!(
         target: "mrtr::client",
         "call",
@@ -33,7 +41,7 @@ pub(crate) fn call_span(method: &str, target: &str) -> Span {
 pub(crate) fn request_span(method: &str, target: &str, id: &RequestId) -> Span {
     let tool = (method == method::TOOLS_CALL).then_some(target);
     let prompt = (method == method::PROMPTS_GET).then_some(target);
-    let resource = (method == method::RESOURCES_READ).then(|| uri::without_query(target));
+    let resource = (method == method::RESOURCES_READ).then(|| loggable(method, target));
     // The URI stays out of the span's name: names must have a low cardinality.
     let name = tool.or(prompt).map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
     tracing::debug_span!(

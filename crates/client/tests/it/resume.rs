@@ -10,6 +10,7 @@ use mrtr_schema::capabilities::{
 };
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::{InputRequest, InputResponses};
+use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::prompt::GetPromptResult;
 use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
@@ -269,6 +270,44 @@ async fn invalid_responses_send_nothing_and_leave_the_call_resumable() {
     );
 }
 
+/// Request ids of another process begin at 1 again (specification: MRTR, requirements of clients).
+#[tokio::test(start_paused = true)]
+async fn retry_of_another_process_has_a_new_id() {
+    let server = two_input_rounds();
+    let first = paused(declaring(&server).begin_tool("t", json!({ "x": 1 })).await.unwrap());
+    let one = responses(&[("a", accept(4))]);
+    let other = declaring(&server);
+    let second = other.resume::<CallToolResult>(through_json(&first), &one).await.unwrap();
+    let two = responses(&[("b", accept(5)), ("where", json!({ "roots": [] }))]);
+    let third = declaring(&server);
+    third.resume::<CallToolResult>(through_json(&paused(second)), &two).await.unwrap();
+    let ids: Vec<_> = server.received().into_iter().map(|received| received.id).collect();
+    assert_eq!(ids, [1, 2, 3, 4].map(RequestId::Number));
+}
+
+/// The process that has paused it may have had other handlers.
+#[tokio::test(start_paused = true)]
+async fn stored_requests_are_checked_by_the_client_that_finishes_the_call() {
+    let sampling = json!({ "method": "sampling/createMessage", "params": {
+        "messages": [], "maxTokens": 5, "tools": [{ "name": "x", "inputSchema": { "type": "object" } }],
+    } });
+    let server = ScriptedServer::new(move |_| {
+        Reply::Result(json!({ "resultType": "input_required", "requestState": "s",
+            "inputRequests": { "a": sampling } }))
+    });
+    let capabilities = json!({ "sampling": { "tools": {} } });
+    let client = server.client().build();
+    let paused = client
+        .with_capabilities(serde_json::from_value(capabilities).unwrap())
+        .begin_tool("t", json!({}))
+        .await
+        .unwrap();
+    let CallOutcome::InputRequired(paused) = paused else { panic!("{paused:?}") };
+    let without_tools = server.client().on_sample(async |_, _| panic!("it is asked")).build();
+    let error = without_tools.finish::<CallToolResult>(paused).await.unwrap_err();
+    assert!(error.to_string().contains("sampling.tools"), "{error}");
+}
+
 /// The serialized form is stable, and invalid ones are rejected with the reason.
 #[tokio::test(start_paused = true)]
 async fn pending_call_has_a_stable_json_form() {
@@ -284,6 +323,7 @@ async fn pending_call_has_a_stable_json_form() {
         "inputRequests": received,
         "questionRounds": 1,
         "stateRounds": 1,
+        "lastId": 2,
         "pace": 0,
     });
     assert_eq!(stored, expected);

@@ -102,6 +102,7 @@ async fn task_has_a_stable_json_form() {
             "waitedMs": 5000, "stuckPolls": 0 },
         "questionRounds": 0,
         "stateRounds": 0,
+        "lastId": 1,
         "pace": 1,
     });
     assert_eq!(stored, expected);
