@@ -181,8 +181,8 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     ///
-    /// Those of the call itself, and an error if `R` is not the result type of the call's method, or
-    /// if an input request needs a capability that this client does not declare.
+    /// Those of the call itself, and an error if `R` is not the result type of the call's method,
+    /// or if an input request needs a capability that this client does not declare.
     pub async fn finish<R: CallResult>(&self, mut call: PendingCall) -> Result<R, CallError> {
         // The client that has paused the call may have declared more.
         if let Some(requests) = &mut call.requests {

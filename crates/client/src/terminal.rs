@@ -287,8 +287,8 @@ fn confirm(proceed: &str, default: usize) -> TerminalResult<Option<ElicitResult>
     })
 }
 
-/// Sanitizes a server's message, marks its lines to set them apart from the client's own, and limits
-/// it to a screen.
+/// Sanitizes a server's message, marks its lines to set them apart from the client's own, and
+/// limits it to a screen.
 fn indented(message: &str) -> String {
     /// No line of the client's own begins with it.
     const MESSAGE_LINE: &str = "  │ ";

@@ -84,12 +84,10 @@ impl HostPolicy {
     }
 
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenied> {
-        if self.any_host {
-            return Ok(());
-        }
         let mut values = headers.get_all(header::HOST).iter();
         let host = match (values.next(), values.next()) {
             (Some(_), Some(_)) => return Err(AccessDenied("more than one Host".to_owned())),
+            _ if self.any_host => return Ok(()),
             (Some(host), None) => {
                 host.to_str().map_err(|_| AccessDenied("Host is not ASCII".to_owned()))?
             }
@@ -197,6 +195,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
         headers.append(header::HOST, "evil.example".parse().unwrap());
-        assert!(HostPolicy::loopback().check(&Uri::from_static("/"), &headers).is_err());
+        for policy in [HostPolicy::loopback(), HostPolicy::loopback().allow_any_host()] {
+            assert!(policy.check(&Uri::from_static("/"), &headers).is_err());
+        }
     }
 }

@@ -330,6 +330,34 @@ async fn status_of_a_rejected_request_is_reported() {
     }
 }
 
+/// A layer that checks credentials may write its response as an error of JSON-RPC.
+#[tokio::test]
+async fn challenge_is_reported_whatever_its_body_is() {
+    for (status, id, is_reported) in
+        [(401, "null", true), (401, "1", true), (403, "null", true), (403, "1", false)]
+    {
+        let server = Hostile::serve(move |_| {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32001,"message":"no token"}}}}"#
+            );
+            let length = body.len();
+            Reply::Raw(format!(
+                "HTTP/1.1 {status} No\r\nwww-authenticate: Bearer\r\n\
+                 content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            ))
+        })
+        .await;
+        let error = server.call().await;
+        let transport = error.as_transport_error();
+        assert_eq!(transport.is_some(), is_reported, "{status} {id}: {error}");
+        if let Some(transport) = transport {
+            let reported = (transport.status(), transport.www_authenticate());
+            assert_eq!(reported, (Some(status), Some("Bearer")), "{error}");
+            assert!(error.to_string().contains("no token"), "{error}");
+        }
+    }
+}
+
 /// `Retry-After` is reported for responses of gateways and for messages of the protocol.
 #[tokio::test]
 async fn retry_after_is_reported_for_429_and_503() {

@@ -292,6 +292,38 @@ async fn unknown_path_gets_404() {
         .await
         .unwrap();
     assert_eq!(read_response(&mut stream).await.0, 404);
+    // CONNECT has no path.
+    let mut stream = connect(port).await;
+    stream.write_all(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 404);
+    // A client that writes all of its body before it reads sees the status, not a broken pipe.
+    let mut stream = connect(port).await;
+    let body = vec![b' '; 4 << 20];
+    let head = format!(
+        "POST /other HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 404);
+}
+
+/// It was told to go on, so it sends all of its body before it reads.
+#[tokio::test]
+async fn body_that_was_continued_gets_its_status() {
+    let port = serve(RequestLimits::default()).await;
+    let mut stream = connect(port).await;
+    let head = Head::new("tools/call", Some("add")).with("Expect", "100-continue").text("POST");
+    stream.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).await.unwrap();
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).await.unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100 "));
+    let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..8 {
+        stream.write_all(&chunk).await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 413);
 }
 
 /// A client that writes all of 20 MB before it reads must see the answer, not a broken pipe.

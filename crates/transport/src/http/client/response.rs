@@ -57,6 +57,11 @@ impl ResponseReader<'_> {
 
     async fn read_json(&self, mut http: reqwest::Response) -> Result<Response, TransportError> {
         let status = http.status();
+        let is_challenge = match status {
+            StatusCode::UNAUTHORIZED => true,
+            StatusCode::FORBIDDEN => http.headers().contains_key(header::WWW_AUTHENTICATE),
+            _ => false,
+        };
         let mut body = Vec::new();
         let until = self.until();
         while let Some(chunk) = self.chunk(&mut http, until).await? {
@@ -80,6 +85,13 @@ impl ResponseReader<'_> {
             Some(Response { outcome: Err(error), .. }) if is_overload(status) => {
                 let message = format!("{} is overloaded: {error}", self.server);
                 Err(TransportError::interrupted(message).with_source(error))
+            }
+            // It is about the credentials: a layer in front of the server has written it.
+            Some(Response { id, outcome: Err(error) })
+                if is_challenge && (id.is_none() || status == StatusCode::UNAUTHORIZED) =>
+            {
+                let violation = format_args!("answered {status}: {error}");
+                Err(self.server.violation(violation).with_source(error.clone()))
             }
             Some(response) => Ok(response),
             None => {

@@ -17,9 +17,18 @@ use super::rejection::Rejection;
 /// A body that was not read to its end.
 pub(super) struct BodyError {
     pub(super) rejection: Box<Rejection>,
-    /// The number of bytes read, if the rest is to be discarded; `None` if the rest must not be
-    /// read.
-    pub(super) discard_after: Option<usize>,
+    pub(super) rest: Rest,
+}
+
+/// What is to be done with the rest of a rejected body.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rest {
+    /// It must not be read.
+    Leave,
+    /// Nothing was read. A client that waits for `100 Continue` has not sent the body.
+    DiscardUnless100Continue,
+    /// It is discarded, after this many bytes were read: the client is sending it.
+    DiscardAfter(usize),
 }
 
 /// Reads the body in bounded memory and time.
@@ -33,7 +42,7 @@ where
     B::Error: fmt::Display,
 {
     if body.size_hint().lower() > limits.max_body_bytes as u64 {
-        return Err(too_long(limits, 0));
+        return Err(too_long(limits, Rest::DiscardUnless100Continue));
     }
     // A declared length reserves no memory by itself.
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
@@ -84,11 +93,11 @@ where
             let read = whole.len() + joined.len();
             let needed = read + data.len();
             if needed > limits.max_body_bytes {
-                return Err(too_long(limits, read));
+                return Err(too_long(limits, Rest::DiscardAfter(read)));
             }
             if !permit.try_reserve(data.len()) {
                 let rejection = Rejection::overloaded();
-                return Err(BodyError { rejection, discard_after: Some(read) });
+                return Err(BodyError { rejection, rest: Rest::DiscardAfter(read) });
             }
             if read == 0 {
                 whole = data;
@@ -109,26 +118,27 @@ where
         Err(_) => {
             let message = format!("the body took longer than {:?}", limits.body_timeout);
             let rejection = Rejection::invalid(StatusCode::REQUEST_TIMEOUT, message);
-            Err(BodyError { rejection, discard_after: None })
+            Err(BodyError { rejection, rest: Rest::Leave })
         }
     }
 }
 
 /// Reads the rest of a rejected body and discards it, up to the limits, so that a client that is
 /// still writing gets the response.
-///
-/// A client that waits for `100 Continue` has not sent the body, and nothing is read.
 pub(super) async fn discard<B>(
     limits: &RequestLimits,
     mut body: Pin<&mut B>,
-    mut read: usize,
+    rest: Rest,
     headers: &HeaderMap,
 ) where
     B: Body<Data = Bytes>,
 {
-    if headers.contains_key(header::EXPECT) {
-        return;
-    }
+    let mut read = match rest {
+        Rest::Leave => return,
+        Rest::DiscardUnless100Continue if headers.contains_key(header::EXPECT) => return,
+        Rest::DiscardUnless100Continue => 0,
+        Rest::DiscardAfter(read) => read,
+    };
     let rest = async {
         while read <= limits.max_discarded_bytes {
             let Some(Ok(frame)) = body.frame().await else {
@@ -144,13 +154,13 @@ pub(super) async fn discard<B>(
 fn broken_off(error: impl fmt::Display) -> BodyError {
     let message = format!("reading the body failed: {error}");
     let rejection = Rejection::invalid(StatusCode::BAD_REQUEST, message);
-    BodyError { rejection, discard_after: None }
+    BodyError { rejection, rest: Rest::Leave }
 }
 
-fn too_long(limits: &RequestLimits, read: usize) -> BodyError {
+fn too_long(limits: &RequestLimits, rest: Rest) -> BodyError {
     let message = format!("the body is longer than {} bytes", limits.max_body_bytes);
     let rejection = Rejection::invalid(StatusCode::PAYLOAD_TOO_LARGE, message);
-    BodyError { rejection, discard_after: Some(read) }
+    BodyError { rejection, rest }
 }
 
 /// Half of the smallest capacity, in bytes: small bodies get their whole buffer at once.

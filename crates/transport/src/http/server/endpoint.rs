@@ -14,7 +14,7 @@ use mrtr_schema::jsonrpc::Message;
 use tower_service::Service;
 
 use super::admission::Admission;
-use super::body::{BodyError, discard, read};
+use super::body::{BodyError, Rest, discard, read};
 use super::legacy::Candidate;
 use super::legacy_handler::LegacyHandler;
 use super::limits::RequestLimits;
@@ -33,7 +33,8 @@ use crate::traits::RequestHandler;
 /// A response is JSON, or an event stream if the handler sends a notification before it.
 ///
 /// It must run in a tokio runtime with time enabled. When a client disconnects, the HTTP server
-/// drops the service's future or the response's body, and with it the handler's future.
+/// drops the service's future or the response's body, and with it the handler's future. With hyper,
+/// it notices that only at the next write if the client has sent more than the request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -164,7 +165,7 @@ where
         if let Err(rejection) = checked {
             return Box::pin(async move {
                 // The client may still be writing its body. It reads the response when it is done.
-                discard(&shared.limits, pin!(body), 0, &headers).await;
+                discard(&shared.limits, pin!(body), Rest::DiscardUnless100Continue, &headers).await;
                 Ok(rejection.into_response())
             });
         }
@@ -175,15 +176,14 @@ where
             let Some(mut permit) =
                 shared.admission.try_admit(legacy.as_deref().is_some_and(Candidate::is_claimed))
             else {
-                Box::pin(discard(&shared.limits, body, 0, &headers)).await;
+                let rest = Rest::DiscardUnless100Continue;
+                Box::pin(discard(&shared.limits, body, rest, &headers)).await;
                 return Ok(Rejection::overloaded().into_response());
             };
             let bytes = match read(&shared.limits, body.as_mut(), &mut permit).await {
                 Ok(bytes) => bytes,
-                Err(BodyError { rejection, discard_after }) => {
-                    if let Some(read) = discard_after {
-                        Box::pin(discard(&shared.limits, body, read, &headers)).await;
-                    }
+                Err(BodyError { rejection, rest }) => {
+                    Box::pin(discard(&shared.limits, body, rest, &headers)).await;
                     return Ok(rejection.into_response());
                 }
             };

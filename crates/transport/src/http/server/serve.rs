@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -31,6 +31,8 @@ use self::connection::{Connection, GracefulConnection, RequestGuard};
 use self::connections::Connections;
 pub use self::options::ServeOptions;
 use self::tracked_io::TrackedIo;
+use super::body::{Rest, discard};
+use super::limits::RequestLimits;
 
 /// The limit on the buffers of a connection, in bytes, each way. The read buffer grows as far as
 /// reads fill it; with a lower limit, a large body takes several reads.
@@ -89,7 +91,7 @@ where
     B::Error: Error + Send + Sync + 'static,
 {
     let shutdown_timeout = options.shutdown_timeout;
-    let slots = Arc::new(Semaphore::new(options.max_connections));
+    let slots = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
     let mut connections = Connections::new(options);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -151,7 +153,7 @@ where
             let response = match routed {
                 Routed::Called(response) => response.await?.map(Either::Left),
                 Routed::Waiting(response) => response.await?.map(Either::Left),
-                Routed::Status(status) => status_only(status).map(Either::Right),
+                Routed::Status(status) => status_only(status.await).map(Either::Right),
             };
             Ok::<_, Infallible>(guarded(response, guard))
         }
@@ -181,8 +183,8 @@ enum Routed<F, B> {
     Called(F),
     /// The service is not ready and is called later: a layer applies backpressure.
     Waiting(Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>),
-    /// The request is not for the service.
-    Status(StatusCode),
+    /// The request is not for the service. Its body is discarded before the status is sent.
+    Status(Pin<Box<dyn Future<Output = StatusCode> + Send>>),
 }
 
 /// Calls a clone of the service if the request is for it.
@@ -199,7 +201,12 @@ where
     S::Future: Send,
 {
     if let Some(status) = options.status_without_endpoint(&request) {
-        return Routed::Status(status);
+        let (head, body) = request.into_parts();
+        return Routed::Status(Box::pin(async move {
+            let (limits, rest) = (RequestLimits::default(), Rest::DiscardUnless100Continue);
+            discard(&limits, pin!(body), rest, &head.headers).await;
+            status
+        }));
     }
     let mut service = service.clone();
     if service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready() {

@@ -143,7 +143,10 @@ impl ServeOptions {
     /// Returns the status of a request that is not for the endpoint: a probe, or an unknown path.
     pub(super) fn status_without_endpoint<B>(&self, request: &Request<B>) -> Option<StatusCode> {
         let path = request.uri().path();
-        // The path of a request is never empty, so an empty option matches no request.
+        // That of CONNECT. An empty option matches no request.
+        if path.is_empty() {
+            return Some(StatusCode::NOT_FOUND);
+        }
         if path == self.path || path == self.metadata_path {
             return None;
         }
