@@ -167,7 +167,7 @@ impl Machine {
         limits: RoundLimits,
     ) -> Result<(Self, Action), CallError> {
         let call = PendingCall::new(method.into(), params);
-        let machine = Self::new(call, ids, meta, limits, Phase::Sent);
+        let mut machine = Self::new(call, ids, meta, limits, Phase::Sent);
         let first = machine.request()?;
         Ok((machine, first))
     }
@@ -315,8 +315,9 @@ impl Machine {
     }
 
     /// Returns the next request, under a new id.
-    fn request(&self) -> Result<Action, CallError> {
+    fn request(&mut self) -> Result<Action, CallError> {
         let id = self.ids.next();
+        self.call.last_id = self.ids.last();
         let params = Some(self.request_params(&id, Object::new())?);
         let method = match self.exchange {
             Exchange::Call => &self.call.method,

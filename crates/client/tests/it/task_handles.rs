@@ -144,6 +144,9 @@ async fn observer_sees_each_update_of_a_task_and_can_store_the_call() {
     let statuses: Vec<_> = stored.iter().map(|(status, _)| status.as_str()).collect();
     assert_eq!(statuses, ["working", "half", "input_required", "completed"]);
     assert_eq!(stored[2].1.input_requests().0.len(), 1);
+    let last_id = |call: &PendingCall| serde_json::to_value(call).unwrap()["lastId"].clone();
+    let ids: Vec<_> = stored.iter().map(|(_, call)| last_id(call)).collect();
+    assert_eq!(ids, [1, 2, 3, 5], "another process continues after them");
     for (_, call) in stored {
         server.received();
         let result: CallToolResult = accepting(&server).build().finish(call).await.unwrap();

@@ -16,7 +16,7 @@ use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::stdio::{ChildServer, StreamClient};
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::session::StreamSession;
 use crate::LegacyVersion;
@@ -54,8 +54,8 @@ pub struct AnyRevisionChild {
     /// How often a process was probed.
     probes: AtomicU64,
     process: Mutex<Option<Process>>,
-    /// The process that has got `initialize`, and may not have answered it.
-    uncertain: SyncMutex<Option<StreamClient>>,
+    /// The process that has got `initialize`, since when, and may not have answered it.
+    uncertain: SyncMutex<Option<(StreamClient, Instant)>>,
 }
 
 /// The process that runs, and what it speaks.
@@ -93,9 +93,9 @@ impl AnyRevisionChild {
     /// answer to `server/discover`, that answer decides. It gets 10 s more if it is still missing.
     /// Then the request that started the process fails with the error of `initialize`.
     ///
-    /// Dropping that request ends the attempt, and the next request begins anew. If `initialize`
-    /// was sent and not answered, the process may have a session: it is replaced, unless it has
-    /// sent nothing at all since its start.
+    /// Dropping that request ends the attempt, and the next request begins anew with the same
+    /// process. The process is replaced if it has accepted `initialize` between two attempts, or if
+    /// it has not answered that for the [start timeout](ChildServer::start_timeout).
     pub fn probe_timeout(mut self, time: Duration) -> Self {
         self.probe_timeout = time;
         self
@@ -112,15 +112,16 @@ impl AnyRevisionChild {
         if let Some(process) = process.as_ref().filter(|own| own.stream.is_same_stream(&stream)) {
             return Ok(process.clone());
         }
-        let was_sent = self.uncertain().as_ref().is_some_and(|own| own.is_same_stream(&stream));
-        let probe_timeout = if was_sent && stream.has_received() {
-            stream = self.child.replace(&stream)?;
-            self.probe_timeout
-        } else if was_sent {
-            // It has not started yet. Its first answer to `initialize` counts.
-            Duration::ZERO
-        } else {
-            self.probe_timeout
+        let probe_timeout = match self.sent_since(&stream) {
+            None => self.probe_timeout,
+            Some(since)
+                if stream.has_lost_first() || since.elapsed() >= self.child.start_limit() =>
+            {
+                stream = self.child.replace(&stream)?;
+                self.probe_timeout
+            }
+            // It is slow. Its first answer to `initialize` counts.
+            Some(_) => Duration::ZERO,
         };
         let started = match self.mode {
             RevisionMode::Current => Process::current(&stream),
@@ -188,16 +189,29 @@ impl AnyRevisionChild {
     ) -> Result<Process, TransportError> {
         let session = StreamSession::new(&stream, self.child.request_timeout());
         let adapter = Arc::new(Adapter::new(session));
-        *self.uncertain() = Some(stream.clone());
+        let since = self.sent_since(&stream).unwrap_or_else(Instant::now);
+        *self.uncertain() = Some((stream.clone(), since));
         let opened = adapter.open(&ClientFacts::of(meta)).await;
-        if opened.as_ref().err().is_none_or(|error| !error.is_transient()) {
+        let is_refused = opened.as_ref().is_err_and(|error| !error.is_transient());
+        if is_refused && stream.has_lost_first() {
+            // It has the session of an earlier attempt.
+            return Box::pin(self.open(self.child.replace(&stream)?, meta)).await;
+        }
+        if is_refused || opened.is_ok() {
             *self.uncertain() = None;
         }
         opened?;
         Ok(Process { stream, legacy: Some(adapter) })
     }
 
-    fn uncertain(&self) -> MutexGuard<'_, Option<StreamClient>> {
+    /// Returns since when `initialize` is unanswered at this process, if it was sent.
+    fn sent_since(&self, stream: &StreamClient) -> Option<Instant> {
+        let uncertain = self.uncertain();
+        let (own, since) = uncertain.as_ref()?;
+        own.is_same_stream(stream).then_some(*since)
+    }
+
+    fn uncertain(&self) -> MutexGuard<'_, Option<(StreamClient, Instant)>> {
         self.uncertain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -109,10 +109,10 @@ async fn slow_server_that_gets_initialize_is_spoken_to_in_its_session() {
     }
 }
 
-/// It may have a session, and accepts `initialize` once.
+/// Its answer came between two attempts, and it accepts `initialize` once.
 #[tokio::test]
-async fn server_is_replaced_if_the_request_that_initialized_it_was_dropped() {
-    let file = Scratch::new("uncertain");
+async fn server_whose_session_was_lost_is_replaced() {
+    let (file, ready) = (Scratch::new("uncertain"), Scratch::new("uncertain-ready"));
     let script = format!(
         r#"echo start >> "$1"
         while read -r line; do
@@ -121,31 +121,40 @@ async fn server_is_replaced_if_the_request_that_initialized_it_was_dropped() {
                 *server/discover*)
                     echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{{\"code\":-32601,\"message\":\"no\"}}}}" ;;
                 *'"initialize"'*)
-                    if [ "$(grep -c start "$1")" -gt 1 ] && [ ! "$again" ]; then
-                        echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'
-                    elif [ "$again" ]; then
+                    echo initialized >> "$1"
+                    while [ ! -e "$2" ]; do sleep 0.01; done
+                    if [ "$again" ]; then
                         echo '{{"jsonrpc":"2.0","id":0,"error":{{"code":-32600,"message":"again"}}}}'
+                    else
+                        echo '{{"jsonrpc":"2.0","id":0,"result":{INITIALIZED}}}'
                     fi
                     again=1
-                    echo initialized >> "$1" ;;
+                    echo answered >> "$1" ;;
                 {ANSWER} ;;
             esac
         done"#
     );
-    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
+    let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
     let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
     let client = Client::builder(child).build();
-    let is_initialized = async {
-        while !file.read().contains("initialized") {
+    let until = async |part: &str| {
+        while !file.read().contains(part) {
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
         result = client.call_tool("t", json!({})) => panic!("{result:?}"),
-        () = is_initialized => {}
+        () = until("initialized") => {}
+    }
+    std::fs::write(&ready.0, "").unwrap();
+    until("answered").await;
+    // Lets the client read the answer.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
     }
     client.call_tool("t", json!({})).await.unwrap();
-    assert_eq!(file.read(), "start\ninitialized\nstart\ninitialized\n");
+    assert_eq!(file.read(), "start\ninitialized\nanswered\n".repeat(2));
     client.transport().shutdown(Duration::from_secs(5)).await;
 }
 
@@ -184,9 +193,9 @@ async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
             let call = client.call_tool("t", json!({}));
             tokio::time::timeout(Duration::from_millis(50), call).await.unwrap_err();
         }
+        assert_eq!(file.read(), "start\n", "{mode:?}");
         std::fs::write(&ready.0, "").unwrap();
         client.call_tool("t", json!({})).await.unwrap();
-        assert_eq!(file.read(), "start\n", "{mode:?}");
         client.transport().shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -226,6 +226,12 @@ impl ChildServer {
         Ok(self.current(&mut running)?.client.clone())
     }
 
+    /// Returns the time after which a process that has not started is replaced.
+    #[doc(hidden)]
+    pub fn start_limit(&self) -> Duration {
+        self.start_timeout.max(self.timeout)
+    }
+
     /// Returns how often [`ChildServer::shutdown`] was called.
     #[doc(hidden)]
     pub fn shutdowns(&self) -> u64 {
@@ -248,7 +254,7 @@ impl ChildServer {
         running: &'r mut Option<Running>,
     ) -> Result<&'r mut Running, TransportError> {
         let current = match running.take() {
-            Some(current) if !current.is_useless(self.start_timeout.max(self.timeout)) => current,
+            Some(current) if !current.is_useless(self.start_limit()) => current,
             useless => self.spawn(useless)?,
         };
         Ok(running.insert(current))

@@ -122,6 +122,11 @@ impl StreamClient {
         }
     }
 
+    /// Returns true if the server has sent a message.
+    pub(super) fn has_received(&self) -> bool {
+        self.shared.lock().has_received
+    }
+
     /// Closes the client's end of the stream, which asks the server to end. Requests that are
     /// queued are written before. Dropping all clones closes it, too.
     pub fn close(&self) {
@@ -146,9 +151,10 @@ impl StreamClient {
         !self.is_closed() && self.shared.posts.try_send(json_line(message)).is_ok()
     }
 
-    /// Returns true if the server has sent a message.
-    pub fn has_received(&self) -> bool {
-        self.shared.lock().has_received
+    /// Returns true if the result of a request with the id 0, which begins a legacy session, came
+    /// when nothing waited for it.
+    pub fn has_lost_first(&self) -> bool {
+        self.shared.lock().has_lost_first
     }
 
     /// Returns true if both are clients of the same stream.
