@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequests, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
 use mrtr_schema::method;
@@ -214,7 +215,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Sends one request, within its span and the call's timeout. The outer error is the timeout.
+    /// Sends one request within the call's timeout. The outer error is the timeout.
     async fn round(
         &self,
         machine: &Machine,
@@ -223,16 +224,53 @@ impl<T: Transport> Client<T> {
         timer: &mut CallTimer,
     ) -> Result<Result<Outcome, CallError>, CallError> {
         let target = machine.call().target();
-        let span = trace::request_span(&request.method, &target, &request.id);
-        let observed =
-            self.send_observed(machine, request, &target, round).instrument(span.clone());
-        let response = timer.run(observed, machine).await?;
-        match &response {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => trace::record_server_error(&span, error.code),
-            Err(_) => trace::record_transport_error(&span),
+        timer.run(self.send(request, &target, machine, round), machine).await
+    }
+
+    /// Sends one request. If the server expects other parameter headers than the last listing of
+    /// its tools said, lists the tools again and sends the request once more: the server rejected
+    /// the first one before it acted on it.
+    async fn send(
+        &self,
+        mut request: Request,
+        target: &str,
+        machine: &Machine,
+        round: u32,
+    ) -> Result<Outcome, CallError> {
+        let shared = &*self.shared;
+        let is_tool_call = request.method == method::TOOLS_CALL;
+        let headers =
+            if is_tool_call { self.param_headers(target, machine.call())? } else { Vec::new() };
+        let send = async |request: Request, headers: Vec<(String, String)>| {
+            let span = trace::request_span(&request.method, target, &request.id);
+            let observed = self.send_observed(machine, request, headers, target, round);
+            let response = observed.instrument(span.clone()).await;
+            match &response {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => trace::record_server_error(&span, error.code),
+                Err(_) => trace::record_transport_error(&span),
+            }
+            response
+        };
+        let outcome = send(request.clone(), headers.clone()).await?;
+        let is_mismatch =
+            matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) && is_tool_call;
+        if !is_mismatch {
+            return Ok(outcome);
         }
-        Ok(response)
+        shared.cache.remove(&[method::TOOLS_LIST]);
+        // Boxed: listing is a call of its own, so this future would contain itself.
+        if let Err(error) = Box::pin(self.list_tools()).await {
+            tracing::debug!(target: "mrtr::client", %error, "the tools cannot be listed again");
+            return Ok(outcome);
+        }
+        let refreshed = self.param_headers(target, machine.call())?;
+        if refreshed == headers {
+            return Ok(outcome);
+        }
+        request.id = shared.ids.next();
+        request.params = Some(machine.request_params(&request.id, Object::new())?);
+        send(request, refreshed).await
     }
 
     /// Sends one request, and reports it to the observer and the log.
@@ -240,6 +278,7 @@ impl<T: Transport> Client<T> {
         &self,
         machine: &Machine,
         mut request: Request,
+        headers: Vec<(String, String)>,
         target: &str,
         round: u32,
     ) -> Result<Outcome, CallError> {
@@ -257,7 +296,7 @@ impl<T: Transport> Client<T> {
         let info = RequestInfo { method, target, id: &id, round, label };
         shared.observer.notify(CallEvent::RequestSent(&info));
         let start = Instant::now();
-        let response = self.send(request, target, machine).await;
+        let response = self.exchange(request, headers).await;
         let server_error;
         let outcome = match &response {
             Ok(Ok(result)) => Ok(&**result),
@@ -270,39 +309,6 @@ impl<T: Transport> Client<T> {
         let elapsed = start.elapsed();
         shared.observer.notify(CallEvent::RequestFinished { request: &info, elapsed, outcome });
         response
-    }
-
-    /// Sends one request. If the server expects other parameter headers than the last listing of
-    /// its tools said, lists the tools again and sends the request once more: the server rejected
-    /// the first one before it acted on it.
-    async fn send(
-        &self,
-        mut request: Request,
-        target: &str,
-        machine: &Machine,
-    ) -> Result<Outcome, CallError> {
-        let shared = &*self.shared;
-        let is_tool_call = request.method == method::TOOLS_CALL;
-        let param_headers =
-            if is_tool_call { self.param_headers(target, machine.call())? } else { Vec::new() };
-        let outcome = self.exchange(request.clone(), param_headers.clone()).await?;
-        let is_mismatch =
-            matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) && is_tool_call;
-        if !is_mismatch {
-            return Ok(outcome);
-        }
-        shared.cache.remove(&[method::TOOLS_LIST]);
-        // Boxed: listing is a call of its own, so this future would contain itself.
-        Box::pin(self.list_tools()).await?;
-        let refreshed = self.param_headers(target, machine.call())?;
-        if refreshed == param_headers {
-            return Ok(outcome);
-        }
-        let id = shared.ids.next();
-        let trace = trace::meta_members(self.options.trace.as_deref());
-        request.params = Some(machine.request_params(&id, trace)?);
-        request.id = id;
-        self.exchange(request, refreshed).await
     }
 
     /// Sends one request over the transport.

@@ -1,11 +1,11 @@
 //! The cache of results.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};
+use mrtr_client::{CallEvent, Client, OutgoingRequest, Transport, TransportError};
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::elicitation::ElicitResult;
@@ -300,15 +300,25 @@ async fn header_mismatch_lists_the_tools_again_even_if_cached() {
         }
         Reply::Result(result)
     });
-    let client = server.client().build();
+    let finished = Arc::<Mutex<Vec<_>>>::default();
+    let events = Arc::clone(&finished);
+    let client = server.client().on_event(move |event| {
+        if let CallEvent::RequestFinished { request, outcome, .. } = event {
+            events.lock().unwrap().push((request.id.clone(), outcome.is_ok()));
+        }
+    });
+    let client = client.build();
     client.list_tools().await.unwrap();
     client.call_tool("t", json!({ "r": "eu" })).await.unwrap();
     changed.store(true, Ordering::Relaxed);
     client.call_tool("t", json!({ "r": "eu" })).await.unwrap();
-    assert_eq!(
-        server.methods(),
-        ["tools/list", "tools/call", "tools/call", "tools/list", "tools/call"]
-    );
+    let received = server.received();
+    let methods: Vec<_> = received.iter().map(|received| received.method.as_str()).collect();
+    assert_eq!(methods, ["tools/list", "tools/call", "tools/call", "tools/list", "tools/call"]);
+    // Observers see each request, also the one that runs the tool.
+    let sent: Vec<_> = received.into_iter().map(|received| received.id).collect();
+    let outcomes = [true, true, false, true, true];
+    assert_eq!(*finished.lock().unwrap(), sent.into_iter().zip(outcomes).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
