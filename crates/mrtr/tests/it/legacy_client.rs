@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use mrtr::auth::GrantedScopes;
 use mrtr::http::{Endpoint, ResponseBody};
 use mrtr::{Principal, Server};
 use serde_json::{Value, json};
@@ -17,8 +16,8 @@ pub(crate) struct LegacyClient {
     pub(crate) endpoint: Endpoint<Server>,
     pub(crate) session: Option<String>,
     pub(crate) principal: Option<Principal>,
-    /// Those of its access token, if a layer checks one.
-    pub(crate) scopes: Option<GrantedScopes>,
+    /// What a layer in front of the endpoint attaches to its requests.
+    pub(crate) extensions: http::Extensions,
     pub(crate) version: &'static str,
 }
 
@@ -26,7 +25,8 @@ impl LegacyClient {
     /// Creates a client without a session.
     pub(crate) fn new(endpoint: &Endpoint<Server>) -> Self {
         let endpoint = endpoint.clone();
-        Self { endpoint, session: None, principal: None, scopes: None, version: "2025-11-25" }
+        let extensions = http::Extensions::new();
+        Self { endpoint, session: None, principal: None, extensions, version: "2025-11-25" }
     }
 
     /// Opens a session with all capabilities of the version.
@@ -63,9 +63,7 @@ impl LegacyClient {
         if let Some(principal) = &self.principal {
             request.extensions_mut().insert(principal.clone());
         }
-        if let Some(scopes) = &self.scopes {
-            request.extensions_mut().insert(scopes.clone());
-        }
+        request.extensions_mut().extend(self.extensions.clone());
         let response = self.endpoint.clone().call(request).await.unwrap();
         Incoming::new(response)
     }
