@@ -274,6 +274,8 @@ impl Machine {
     /// not an answer to the last action. The call is over then.
     pub fn next(&mut self, event: Event) -> Result<Action, CallError> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        // The driver may have sent the request again, with another id.
+        self.call.last_id = self.ids.last();
         match (phase, event) {
             (Phase::Sent, Event::Response(Ok(result))) => self.receive_result(result),
             (Phase::Sent, Event::Response(Err(error))) => self.receive_error(error),

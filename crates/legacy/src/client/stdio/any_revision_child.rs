@@ -115,7 +115,7 @@ impl AnyRevisionChild {
         let probe_timeout = match self.sent_since(&stream) {
             None => self.probe_timeout,
             Some(since)
-                if stream.has_lost_first() || since.elapsed() >= self.child.start_limit() =>
+                if stream.has_accepted_first() || since.elapsed() >= self.child.start_limit() =>
             {
                 stream = self.child.replace(&stream)?;
                 self.probe_timeout
@@ -193,11 +193,8 @@ impl AnyRevisionChild {
         *self.uncertain() = Some((stream.clone(), since));
         let opened = adapter.open(&ClientFacts::of(meta)).await;
         let is_refused = opened.as_ref().is_err_and(|error| !error.is_transient());
-        if is_refused && stream.has_lost_first() {
-            // It has the session of an earlier attempt.
-            return Box::pin(self.open(self.child.replace(&stream)?, meta)).await;
-        }
-        if is_refused || opened.is_ok() {
+        // If it has accepted an earlier attempt, the next request replaces it.
+        if opened.is_ok() || (is_refused && !stream.has_accepted_first()) {
             *self.uncertain() = None;
         }
         opened?;

@@ -193,6 +193,9 @@ async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
             let call = client.call_tool("t", json!({}));
             tokio::time::timeout(Duration::from_millis(50), call).await.unwrap_err();
         }
+        while file.read().is_empty() {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(file.read(), "start\n", "{mode:?}");
         std::fs::write(&ready.0, "").unwrap();
         client.call_tool("t", json!({})).await.unwrap();

@@ -219,6 +219,9 @@ impl ChildServer {
     #[doc(hidden)]
     pub fn replace(&self, stream: &StreamClient) -> Result<StreamClient, TransportError> {
         let mut running = self.lock();
+        if running.is_none() {
+            return Err(TransportError::not_sent("the server was shut down"));
+        }
         if running.as_ref().is_some_and(|own| own.client.is_same_stream(stream)) {
             let former = running.take();
             *running = Some(self.spawn(former)?);

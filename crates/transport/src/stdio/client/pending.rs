@@ -21,8 +21,8 @@ pub(super) struct Pending {
     pub(super) closed: bool,
     /// The server has sent a message.
     pub(super) has_received: bool,
-    /// The result of a request with the id 0 came when nothing waited for it.
-    pub(super) has_lost_first: bool,
+    /// The server has sent the result of a request with the id 0.
+    pub(super) has_accepted_first: bool,
     /// Gets messages that concern no request, if anything reads them: for legacy servers.
     pub(super) unsolicited: Option<Sender<Message>>,
     pub(super) waiters: HashMap<RequestId, Waiter>,
@@ -77,21 +77,13 @@ impl Pending {
     }
 
     fn deliver_response(&mut self, response: Response) {
+        self.has_accepted_first |=
+            response.id == Some(RequestId::Number(0)) && response.outcome.is_ok();
         let id = response.id.clone().or_else(|| self.only_written_call());
         if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
             waiter.finish(Ok(response));
-        } else {
-            match response {
-                Response { id: None, outcome: Err(error) } => {
-                    tracing::warn!(
-                        target: "mrtr::stdio", %error, "the server could not read a request"
-                    );
-                }
-                Response { id: Some(RequestId::Number(0)), outcome: Ok(_) } => {
-                    self.has_lost_first = true;
-                }
-                _ => {}
-            }
+        } else if let (None, Err(error)) = (response.id, response.outcome) {
+            tracing::warn!(target: "mrtr::stdio", %error, "the server could not read a request");
         }
         // Any other response arrived after its request was cancelled.
     }

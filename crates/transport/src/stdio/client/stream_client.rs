@@ -151,10 +151,10 @@ impl StreamClient {
         !self.is_closed() && self.shared.posts.try_send(json_line(message)).is_ok()
     }
 
-    /// Returns true if the result of a request with the id 0, which begins a legacy session, came
-    /// when nothing waited for it.
-    pub fn has_lost_first(&self) -> bool {
-        self.shared.lock().has_lost_first
+    /// Returns true if the server has sent the result of a request with the id 0, which begins a
+    /// legacy session.
+    pub fn has_accepted_first(&self) -> bool {
+        self.shared.lock().has_accepted_first
     }
 
     /// Returns true if both are clients of the same stream.
