@@ -167,7 +167,7 @@ impl Machine {
         limits: RoundLimits,
     ) -> Result<(Self, Action), CallError> {
         let call = PendingCall::new(method.into(), params);
-        let mut machine = Self::new(call, ids, meta, limits, Phase::Sent);
+        let machine = Self::new(call, ids, meta, limits, Phase::Sent);
         let first = machine.request()?;
         Ok((machine, first))
     }
@@ -220,8 +220,7 @@ impl Machine {
 
     /// Returns the call as data, if the last action was [`Action::RequestInput`] or
     /// [`Action::Wait`].
-    pub fn pause(mut self) -> Option<PendingCall> {
-        self.call.last_id = self.ids.last();
+    pub fn pause(self) -> Option<PendingCall> {
         matches!(self.phase, Phase::InputRequested | Phase::Waiting).then_some(self.call)
     }
 
@@ -274,7 +273,7 @@ impl Machine {
     /// not an answer to the last action. The call is over then.
     pub fn next(&mut self, event: Event) -> Result<Action, CallError> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
-        // The driver may have sent the request again, with another id.
+        // Whatever was sent, also if the driver has sent a request again, with another id.
         self.call.last_id = self.ids.last();
         match (phase, event) {
             (Phase::Sent, Event::Response(Ok(result))) => self.receive_result(result),
@@ -317,9 +316,8 @@ impl Machine {
     }
 
     /// Returns the next request, under a new id.
-    fn request(&mut self) -> Result<Action, CallError> {
+    fn request(&self) -> Result<Action, CallError> {
         let id = self.ids.next();
-        self.call.last_id = self.ids.last();
         let params = Some(self.request_params(&id, Object::new())?);
         let method = match self.exchange {
             Exchange::Call => &self.call.method,

@@ -360,11 +360,16 @@ mod tests {
         }
     }
 
+    /// A copy from 9 to 11, and its restoration from 19 to 21.
+    fn restoration() -> Restoration {
+        let outage = |at| Outage { from: at - 1.0, at, to: at + 1.0 };
+        Restoration { copied: outage(10.0), restored: outage(20.0) }
+    }
+
     /// The request came before the copy was made, and the task ended after it.
     #[test]
     fn an_end_that_may_be_younger_than_the_copy_may_change() {
-        let outage = |at| Outage { from: at - 1.0, at, to: at + 1.0 };
-        let restoration = Restoration { copied: outage(10.0), restored: outage(20.0) };
+        let restoration = restoration();
         for (asked, at, again, is_excused) in [
             (5.0, 6.0, 30.0, false),
             (8.0, 12.0, 30.0, true),
@@ -389,8 +394,7 @@ mod tests {
     /// acknowledged, and ignored.
     #[test]
     fn an_answer_to_a_question_that_a_restoration_has_undone_may_be_asked_for_again() {
-        let outage = |at| Outage { from: at - 1.0, at, to: at + 1.0 };
-        let restoration = Restoration { copied: outage(10.0), restored: outage(20.0) };
+        let restoration = restoration();
         for (seen, at, asked, is_excused) in [
             (5.0, 6.0, 30.0, false),
             (8.0, 12.0, 30.0, true),

@@ -246,9 +246,7 @@ impl<C: Connection> Adapter<C> {
         for message in messages.by_ref() {
             match post_answer(&call.running.link, &message).await {
                 Ok(()) => {}
-                Err(ConnectionError::SessionEnded) => {
-                    return Err(ConnectionError::SessionEnded.into());
-                }
+                Err(ended @ ConnectionError::SessionEnded) => return Err(ended.into()),
                 // The replica that asked may be gone, or may not have the session any more. What
                 // comes next tells: the question again, or an error.
                 Err(ConnectionError::Transport(error)) => {

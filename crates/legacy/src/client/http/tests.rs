@@ -93,6 +93,21 @@ fn initialized(id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
+/// The response to `initialize` of a server that announces changes of its tools.
+fn announcing(id: &Value) -> String {
+    let mut initialized = initialized(id);
+    initialized["result"]["capabilities"] = json!({ "tools": { "listChanged": true } });
+    response("200 OK", "application/json", &initialized.to_string())
+}
+
+/// An event stream that stays open.
+const OPEN_STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+
+fn listen(filter: &Value) -> OutgoingRequest<'static> {
+    let params = Params::new(&json!({ "notifications": filter, "_meta": {} })).unwrap();
+    OutgoingRequest::new(Request::new(RequestId::Number(8), "subscriptions/listen", Some(params)))
+}
+
 const CAPABILITIES: &str =
     r#"{ "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } } }"#;
 
@@ -289,24 +304,17 @@ async fn stream_of_the_session_is_tried_again_only_if_the_server_may_have_one() 
 async fn subscription_is_interrupted_when_its_stream_is_opened_again() {
     let streams = AtomicUsize::default();
     let session = serve(move |Received { head, body }| match body["method"].as_str() {
-        Some("initialize") => {
-            let mut initialized = initialized(&body["id"]);
-            initialized["result"]["capabilities"] = json!({ "tools": { "listChanged": true } });
-            response("200 OK", "application/json", &initialized.to_string())
-        }
+        Some("initialize") => announcing(&body["id"]),
         _ if head.starts_with("get ") => {
             // The first is closed, and the second stays open.
             let is_first = streams.fetch_add(1, Ordering::SeqCst) == 0;
-            let open = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-            if is_first { events("") } else { open.to_owned() }
+            if is_first { events("") } else { OPEN_STREAM.to_owned() }
         }
         _ => response("202 Accepted", "text/plain", ""),
     })
     .await;
-    let filter = json!({ "notifications": { "toolsListChanged": true }, "_meta": {} });
-    let filter = Params::new(&filter).unwrap();
-    let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
-    let ended = soon(Adapter::new(session).send(OutgoingRequest::new(listen))).await;
+    let filter = json!({ "toolsListChanged": true });
+    let ended = soon(Adapter::new(session).send(listen(&filter))).await;
     assert!(ended.unwrap_err().is_transient());
 }
 
@@ -320,14 +328,12 @@ async fn subscription_is_interrupted_when_its_stream_opens_late() {
         }
         _ if head.starts_with("get ") => match streams.fetch_add(1, Ordering::SeqCst) {
             0 => response("503 Service Unavailable", "text/plain", ""),
-            _ => "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_owned(),
+            _ => OPEN_STREAM.to_owned(),
         },
         _ => response("202 Accepted", "text/plain", ""),
     })
     .await;
-    let filter = Params::new(&json!({ "notifications": {}, "_meta": {} })).unwrap();
-    let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
-    let ended = soon(Adapter::new(session).send(OutgoingRequest::new(listen))).await;
+    let ended = soon(Adapter::new(session).send(listen(&json!({})))).await;
     assert!(ended.unwrap_err().is_transient());
 }
 
@@ -336,11 +342,7 @@ async fn subscription_is_interrupted_when_its_stream_opens_late() {
 async fn stream_that_could_not_be_resumed_is_opened_anew() {
     let streams = AtomicUsize::default();
     let session = serve(move |Received { head, body }| match body["method"].as_str() {
-        Some("initialize") => {
-            let mut initialized = initialized(&body["id"]);
-            initialized["result"]["capabilities"] = json!({ "tools": { "listChanged": true } });
-            response("200 OK", "application/json", &initialized.to_string())
-        }
+        Some("initialize") => announcing(&body["id"]),
         Some("ping") => {
             let pong = json!({ "jsonrpc": "2.0", "id": body["id"], "result": {} });
             response("200 OK", "application/json", &pong.to_string())
@@ -353,25 +355,20 @@ async fn stream_that_could_not_be_resumed_is_opened_anew() {
             }
             _ => {
                 assert!(!head.contains("last-event-id"), "{head}");
-                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_owned()
+                OPEN_STREAM.to_owned()
             }
         },
         _ => response("202 Accepted", "text/plain", ""),
     })
     .await;
     let adapter = Adapter::new(session);
-    let request = || {
-        let filter = json!({ "notifications": { "toolsListChanged": true }, "_meta": {} });
-        let filter = Params::new(&filter).unwrap();
-        let listen = Request::new(RequestId::Number(8), "subscriptions/listen", Some(filter));
-        OutgoingRequest::new(listen)
-    };
-    let ended = soon(adapter.send(request())).await;
+    let filter = json!({ "toolsListChanged": true });
+    let ended = soon(adapter.send(listen(&filter))).await;
     assert!(ended.unwrap_err().is_transient());
     let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
     let notify = move |acknowledged: Notification| drop(sender.send(acknowledged));
     let acknowledged = tokio::select! {
-        ended = adapter.send(request().with_notification_handler(&notify)) => panic!("{ended:?}"),
+        ended = adapter.send(listen(&filter).with_notification_handler(&notify)) => panic!("{ended:?}"),
         acknowledged = soon(received.recv()) => acknowledged.unwrap(),
     };
     let params: Value = acknowledged.decode_params().unwrap();

@@ -162,15 +162,11 @@ impl AnyRevisionChild {
                     Ok(legacy) => return Ok(legacy),
                     Err(error) if error.is_transient() && stream.is_closed() => Era::Legacy,
                     Err(_) if answered.is_some() => Era::Current,
-                    Err(error) => {
-                        if answer.is_terminated() {
-                            return Err(error);
-                        }
-                        match timeout(PROBE_TIMEOUT, answer).await {
-                            Ok(Ok(Era::Current)) => Era::Current,
-                            _ => return Err(error),
-                        }
-                    }
+                    Err(error) if answer.is_terminated() => return Err(error),
+                    Err(error) => match timeout(PROBE_TIMEOUT, answer).await {
+                        Ok(Ok(Era::Current)) => Era::Current,
+                        _ => return Err(error),
+                    },
                 }
             }
         };

@@ -219,14 +219,12 @@ impl ChildServer {
     #[doc(hidden)]
     pub fn replace(&self, stream: &StreamClient) -> Result<StreamClient, TransportError> {
         let mut running = self.lock();
-        if running.is_none() {
-            return Err(TransportError::not_sent("the server was shut down"));
-        }
-        if running.as_ref().is_some_and(|own| own.client.is_same_stream(stream)) {
-            let former = running.take();
+        let former = running.take_if(|own| own.client.is_same_stream(stream));
+        if former.is_some() {
             *running = Some(self.spawn(former)?);
         }
-        Ok(self.current(&mut running)?.client.clone())
+        drop(running);
+        self.restart()
     }
 
     /// Returns the time after which a process that has not started is replaced.
