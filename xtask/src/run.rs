@@ -1,10 +1,12 @@
 //! Functions that run other programs.
 
-use std::env;
-use std::io::{BufRead, BufReader};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use crate::Result;
 
@@ -36,16 +38,53 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Number of lines of a failed command that its error repeats.
+const LAST_LINES: usize = 20;
+
 /// Prints a command and runs it. Fails if the command fails.
+///
+/// If the output goes to a log, the error repeats the last lines of the command: tools that show
+/// logs often leave out the middle.
 pub fn run(command: &mut Command) -> Result {
     let started = Instant::now();
     println!("\n$ {}", shown(command));
-    let status = command.status().map_err(|e| format!("{}: {e}", shown(command)))?;
+    let done = if io::stdout().is_terminal() {
+        command.status().map(|status| (status, String::new()))
+    } else {
+        run_logged(command)
+    };
+    let (status, last) = done.map_err(|e| format!("{}: {e}", shown(command)))?;
     if !status.success() {
-        return Err(format!("{} ended with {status}", shown(command)).into());
+        return Err(format!("{} ended with {status}{last}", shown(command)).into());
     }
     println!("  ({:.1} s)", started.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Runs a command, and prints what it prints. Returns its last lines, too, each after a line break.
+fn run_logged(command: &mut Command) -> io::Result<(ExitStatus, String)> {
+    let (output, input) = io::pipe()?;
+    let mut child = command.stdout(input.try_clone()?).stderr(input).spawn()?;
+    // The command holds the pipe open, too.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(io::Result::ok) {
+            let mut stdout = io::stdout().lock();
+            let _ = stdout.write_all(&line).and_then(|()| stdout.write_all(b"\n"));
+            let _ = sender.send(line);
+        }
+    });
+    let status = child.wait()?;
+    let mut last = VecDeque::new();
+    // A process that the command has left behind may hold the pipe open.
+    while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+        if last.len() == LAST_LINES {
+            last.pop_front();
+        }
+        last.push_back(format!("\n    {}", String::from_utf8_lossy(&line)));
+    }
+    Ok((status, last.into_iter().collect()))
 }
 
 /// Returns the standard output of a command that succeeds.
@@ -136,7 +175,7 @@ impl Server {
             if started.elapsed().as_secs() > 30 {
                 return Err("the server does not listen after 30 s".into());
             }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
         }
         Ok(server)
     }

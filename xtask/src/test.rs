@@ -86,13 +86,13 @@ fn execute(plan: Plan) -> Result<Vec<&'static str>> {
 
 /// Prints a table of all parts, and returns those that were left out, which its last lines name.
 fn report(outcomes: &[(&'static str, Outcome)]) -> Vec<&'static str> {
-    println!("\n{:<26}{:<12}{:>8}", "part", "result", "seconds");
+    println!("\n{:<28}{:<12}{:>8}", "part", "result", "seconds");
     for (name, outcome) in outcomes {
         match outcome {
-            Outcome::Passed(seconds) => println!("{name:<26}{:<12}{seconds:>8.1}", "passed"),
-            Outcome::Failed(seconds) => println!("{name:<26}{:<12}{seconds:>8.1}", "FAILED"),
-            Outcome::LeftOut(_) => println!("{name:<26}left out"),
-            Outcome::NotRun => println!("{name:<26}not run"),
+            Outcome::Passed(seconds) => println!("{name:<28}{:<12}{seconds:>8.1}", "passed"),
+            Outcome::Failed(seconds) => println!("{name:<28}{:<12}{seconds:>8.1}", "FAILED"),
+            Outcome::LeftOut(_) => println!("{name:<28}left out"),
+            Outcome::NotRun => println!("{name:<28}not run"),
         }
     }
     println!();

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
-use crate::Result;
+use crate::{BoxError, Result};
 
 /// Longest time that a process may take to react to a signal.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,6 +49,9 @@ pub(crate) struct Replica {
 struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    port: u16,
+    /// Where all replicas log.
+    log: PathBuf,
 }
 
 impl Program {
@@ -101,12 +104,13 @@ impl Fleet {
         command.arg("--ring").arg(self.dir.join("ring"));
         command.arg("--ledger").arg(Self::ledger(&self.dir));
         command.args(&self.program.options);
-        let log =
-            fs::File::options().append(true).create(true).open(self.dir.join("replicas.log"))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        let log = self.dir.join("replicas.log");
+        let to_log = fs::File::options().append(true).create(true).open(&log)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(to_log).kill_on_drop(true);
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().ok_or("a replica without output")?;
-        replica.running = Some(Running { child, lines: BufReader::new(stdout).lines() });
+        let (lines, port) = (BufReader::new(stdout).lines(), replica.port);
+        replica.running = Some(Running { child, lines, port, log });
         let line = replica.line().await?;
         if line == format!("listening {}", replica.port) { Ok(()) } else { Err(line.into()) }
     }
@@ -114,7 +118,10 @@ impl Fleet {
     /// Replaces the key ring of running replicas and of those that start later. Running replicas
     /// use it when this returns.
     pub(crate) async fn rotate(&self, ring: &str) -> Result {
-        fs::write(self.dir.join("ring"), ring)?;
+        // A replica that starts now must not read half of a key ring.
+        let (new, ring_file) = (self.dir.join("ring.new"), self.dir.join("ring"));
+        fs::write(&new, ring)?;
+        fs::rename(&new, ring_file)?;
         for replica in &self.replicas {
             let mut replica = replica.lock().await;
             if replica.running.is_some() {
@@ -154,13 +161,34 @@ impl Fleet {
     }
 }
 
+impl Running {
+    /// Waits until the process has ended.
+    async fn end(&mut self) -> Result<ExitStatus> {
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        Ok(ended.map_err(|_| self.error("does not end"))??)
+    }
+
+    /// Returns an error about the process, with the end of the log.
+    fn error(&self, what: &str) -> BoxError {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        let last = lines.get(lines.len().saturating_sub(8)..).unwrap_or_default().join("\n");
+        let (port, log) = (self.port, self.log.display());
+        format!("the replica on port {port} {what}. The end of {log}:\n{last}").into()
+    }
+}
+
 impl Replica {
     /// Reads the next line that the replica prints.
     async fn line(&mut self) -> Result<String> {
         let running = self.running.as_mut().ok_or("the replica is not running")?;
         let line = timeout(PATIENCE, running.lines.next_line()).await;
-        let line = line.map_err(|_| "a replica did not react to a signal in time")??;
-        Ok(line.ok_or("a replica ended unexpectedly: see replicas.log")?)
+        if let Some(line) = line.map_err(|_| running.error("printed nothing"))?? {
+            return Ok(line);
+        }
+        let status = running.end().await?;
+        Err(running.error(&format!("ended with {status}")))
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -193,9 +221,12 @@ impl Replica {
     pub(crate) async fn drain(&mut self) -> Result {
         self.signal(Signal::TERM)?;
         let mut running = self.running.take().ok_or("the replica is not running")?;
-        let ended = timeout(PATIENCE, running.child.wait()).await;
-        let status = ended.map_err(|_| "a replica did not end after SIGTERM")??;
-        if status.success() { Ok(()) } else { Err(format!("a replica ended with {status}").into()) }
+        let status = running.end().await?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(running.error(&format!("ended with {status} after SIGTERM")))
+        }
     }
 
     /// Sends SIGKILL.

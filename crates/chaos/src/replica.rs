@@ -80,9 +80,8 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         });
     }
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    println!("listening {port}");
     let ready = Readiness::with_drain_delay(Duration::from_millis(notice));
-    let end = mrtr::shutdown(server.clone(), ready.clone());
+    let end = announced(port, mrtr::shutdown(server.clone(), ready.clone()));
     let options = ServeOptions::default().with_readiness(ready);
     // Session ids are sealed with the same keys as states, and live no longer.
     // Calls whose client has moved to another replica end soon enough for their memory to be seen.
@@ -97,6 +96,19 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;
     let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
     Ok(())
+}
+
+/// Prints that the replica listens, once `end` waits for SIGTERM: the fleet may send it at once.
+pub(crate) async fn announced(port: u16, end: impl Future<Output = ()>) {
+    let announcement = async {
+        println!("listening {port}");
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = end => {}
+        () = announcement => {}
+    }
 }
 
 /// Replaces the key ring whenever the process gets SIGHUP.

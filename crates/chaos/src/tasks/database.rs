@@ -66,7 +66,8 @@ impl Database {
         block_in_place(|| {
             let from = now();
             self.server.stop();
-            work(&self.server.data(), &self.copy)?;
+            work(&self.server.data(), &self.copy)
+                .map_err(|error| format!("the copy of the data directory: {error}"))?;
             let at = now();
             self.server.restart();
             Ok(Outage { from, at, to: now() })

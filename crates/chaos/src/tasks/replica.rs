@@ -14,7 +14,7 @@ use super::record::Recorder;
 use super::scenario::LEASE;
 use super::workload;
 use crate::ledger::Ledger;
-use crate::replica::{AUDIENCE, Named, reload_on_hangup};
+use crate::replica::{AUDIENCE, Named, announced, reload_on_hangup};
 use crate::{Result, value};
 
 pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
@@ -53,9 +53,8 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let server = builder.build()?;
     reload_on_hangup(shared, ring)?;
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    println!("listening {port}");
     let ready = Readiness::default();
-    let end = mrtr::shutdown(server.clone(), ready.clone());
+    let end = announced(port, mrtr::shutdown(server.clone(), ready.clone()));
     let options = ServeOptions::default().with_readiness(ready);
     let endpoint = Endpoint::new(server.clone()).host_policy(HostPolicy::loopback());
     let running = server.clone();
