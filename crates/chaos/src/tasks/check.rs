@@ -176,13 +176,13 @@ impl Checked<'_> {
     pub(crate) fn answers(&self) -> Vec<String> {
         let call = self.call;
         // The copy may lack the question, too: an answer to a question that is not open is ignored.
-        let is_lost = |it: &Answered, asked: f64| self.may_lose((it.seen, it.at), asked);
-        let again = call.asked_again.iter().filter(|(_, it, asked)| !is_lost(it, *asked));
+        let is_lost = |it: &Answered, later: f64| self.may_lose((it.seen, it.at), later);
+        let again = call.asked_again.iter().filter(|(_, it, (_, later))| !is_lost(it, *later));
         let mut wrong: Vec<_> = again
-            .map(|(key, Answered { seen, at }, asked)| {
+            .map(|(key, Answered { seen, at }, (asked, later))| {
                 self.say(format_args!(
-                    "{key}, seen at {seen:.3}, is open at {asked:.3} after its answer was accepted \
-                     at {at:.3}"
+                    "{key}, seen at {seen:.3}, is open between {asked:.3} and {later:.3} after its \
+                     answer was accepted at {at:.3}"
                 ))
             })
             .collect();
@@ -395,14 +395,16 @@ mod tests {
     #[test]
     fn an_answer_to_a_question_that_a_restoration_has_undone_may_be_asked_for_again() {
         let restoration = restoration();
-        for (seen, at, asked, is_excused) in [
-            (5.0, 6.0, 30.0, false),
-            (8.0, 12.0, 30.0, true),
-            (12.0, 15.0, 17.0, false),
-            (18.0, 22.0, 30.0, true),
-            (22.0, 23.0, 30.0, false),
+        for (seen, at, again, is_excused) in [
+            (5.0, 6.0, (30.0, 31.0), false),
+            (8.0, 12.0, (30.0, 31.0), true),
+            (12.0, 15.0, (17.0, 18.0), false),
+            // The caller polled from before the restoration until after it.
+            (12.0, 15.0, (17.0, 30.0), true),
+            (18.0, 22.0, (30.0, 31.0), true),
+            (22.0, 23.0, (30.0, 31.0), false),
         ] {
-            let asked_again = vec![("tip".to_owned(), Answered { seen, at }, asked)];
+            let asked_again = vec![("tip".to_owned(), Answered { seen, at }, again)];
             let call = Call { asked_again, ..Call::default() };
             let (ledgered, restoration) = (&Ledgered::default(), Some(&restoration));
             let checked = Checked { call: &call, ledgered, faults: &[], restoration };

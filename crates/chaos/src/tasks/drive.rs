@@ -58,14 +58,14 @@ pub(crate) struct Begun {
 struct Paused {
     json: String,
     has_questions: bool,
-    /// The time of the request whose response it was paused at.
-    asked: f64,
+    /// When the caller began to ask for what it was paused at, and when it had it.
+    times: (f64, f64),
 }
 
 impl Paused {
     fn new(pending: &PendingCall, asked: f64) -> Option<Self> {
-        let json = serde_json::to_string(pending).ok()?;
-        Some(Self { json, has_questions: !pending.input_requests().0.is_empty(), asked })
+        let (json, times) = (serde_json::to_string(pending).ok()?, (asked, now()));
+        Some(Self { json, has_questions: !pending.input_requests().0.is_empty(), times })
     }
 }
 
@@ -92,7 +92,8 @@ impl Driver<'_> {
             let resumed = stored.clone().filter(|_| random.below(2) == 0);
             // Questions that a paused call stands at were seen before.
             let seen = resumed.as_ref().filter(|paused| paused.has_questions);
-            let asked = seen.map_or_else(now, |paused| paused.asked);
+            let seen = seen.map(|paused| paused.times);
+            let asked = seen.map_or_else(now, |(asked, _)| asked);
             let (status, pending) = match resumed {
                 Some(paused) => match self.resume(&paused.json).await {
                     Ok(resumed) => resumed,
@@ -118,7 +119,7 @@ impl Driver<'_> {
                     waits_first = false;
                 }
                 Status::Input(questions) => {
-                    waits_first = self.see(asked, &questions);
+                    waits_first = self.see(seen.unwrap_or_else(|| (asked, now())), &questions);
                     if self.cancels.is_none_or(|after| polls + 1 < after) {
                         waits_first = false;
                         let all = self.answer(&id, asked, questions, pending, random).await;
@@ -165,11 +166,11 @@ impl Driver<'_> {
     }
 
     /// Records questions. Returns true if the task waits for its first answers.
-    fn see(&self, asked: f64, questions: &[(String, String)]) -> bool {
+    fn see(&self, times: (f64, f64), questions: &[(String, String)]) -> bool {
         let mut call = lock(self.call);
         for (key, message) in questions {
-            if let Some(answered) = call.answered.get(key).copied().filter(|it| it.at < asked) {
-                call.asked_again.push((key.clone(), answered, asked));
+            if let Some(answered) = call.answered.get(key).copied().filter(|it| it.at < times.0) {
+                call.asked_again.push((key.clone(), answered, times));
             }
             let question = (key.clone(), message.clone());
             if !call.asked.contains(&question) {

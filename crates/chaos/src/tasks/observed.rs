@@ -48,8 +48,8 @@ pub(crate) struct Call {
     /// Acknowledged answers, by key.
     pub(crate) answered: BTreeMap<String, Answered>,
     /// Questions that were open after their answer was acknowledged: the key, the answer, and the
-    /// time of the request.
-    pub(crate) asked_again: Vec<(String, Answered, f64)>,
+    /// times between which they were open. A resumed call may poll many times between them.
+    pub(crate) asked_again: Vec<(String, Answered, (f64, f64))>,
     /// A request with answers has failed: it may still have an effect.
     pub(crate) is_update_lost: bool,
     pub(crate) cancelled: Option<Cancelled>,
