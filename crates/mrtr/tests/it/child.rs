@@ -153,14 +153,6 @@ async fn drop_and_call_again(transport: impl mrtr::client::Transport, file: &Scr
 async fn dropped_request_does_not_end_the_server() {
     let file = Scratch::new("dropped");
     drop_and_call_again(slow_server(&file), &file).await;
-    #[cfg(feature = "legacy")]
-    {
-        use mrtr::legacy::{AnyRevisionChild, RevisionMode};
-
-        let file = Scratch::new("dropped-any");
-        let child = AnyRevisionChild::new(slow_server(&file), RevisionMode::Auto);
-        drop_and_call_again(child.probe_timeout(Duration::from_mins(1)), &file).await;
-    }
 }
 
 /// Starts a server whose first process does not answer.

@@ -19,13 +19,16 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 pub(super) struct StreamSession {
     stream: StreamClient,
     timeout: Duration,
+    /// How long `initialize` may take.
+    start_limit: Duration,
     /// What the server sends outside of calls, until it is listened to.
     unheard: Mutex<Option<unread::Receiver<Message>>>,
 }
 
 impl StreamSession {
-    pub(super) fn new(stream: &StreamClient, timeout: Duration) -> Self {
-        Self { stream: stream.clone().timeout(NEVER), timeout, unheard: Mutex::default() }
+    pub(super) fn new(stream: &StreamClient, timeout: Duration, start_limit: Duration) -> Self {
+        let stream = stream.clone().timeout(NEVER);
+        Self { stream, timeout, start_limit, unheard: Mutex::default() }
     }
 
     fn unheard(&self) -> MutexGuard<'_, Option<unread::Receiver<Message>>> {
@@ -39,7 +42,7 @@ impl Connection for StreamSession {
     type Session = ();
 
     async fn initialize(&self, request: Request) -> Result<(Response, ()), ConnectionError> {
-        let stream = self.stream.clone().timeout(self.timeout);
+        let stream = self.stream.clone().timeout(self.start_limit);
         // The server may ask as soon as it has answered.
         *self.unheard() = Some(stream.unsolicited());
         Ok((stream.send(OutgoingRequest::new(request)).await?, ()))

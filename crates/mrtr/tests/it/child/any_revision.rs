@@ -109,10 +109,8 @@ async fn slow_server_that_gets_initialize_is_spoken_to_in_its_session() {
     }
 }
 
-/// Its answer came between two attempts, and it accepts `initialize` once.
-#[tokio::test]
-async fn server_whose_session_was_lost_is_replaced() {
-    let (file, ready) = (Scratch::new("uncertain"), Scratch::new("uncertain-ready"));
+/// Starts a server that accepts `initialize` once `ready` exists, and only once per process.
+fn initialized_when(ready: &Scratch, file: &Scratch) -> ChildServer {
     let script = format!(
         r#"echo start >> "$1"
         while read -r line; do
@@ -134,27 +132,68 @@ async fn server_whose_session_was_lost_is_replaced() {
             esac
         done"#
     );
-    let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
-    let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
-    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let paths = [file, ready].map(|file| file.0.clone().into_os_string());
+    ChildServer::new("sh", ["-c".into(), script.into(), "server".into()].into_iter().chain(paths))
+}
+
+async fn until(file: &Scratch, part: &str) {
+    while !file.read().contains(part) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The server answers it when no request waits for it.
+#[tokio::test]
+async fn handshake_goes_on_without_the_request_that_began_it() {
+    let (file, ready) = (Scratch::new("goes-on"), Scratch::new("goes-on-ready"));
+    let child = AnyRevisionChild::new(initialized_when(&ready, &file), RevisionMode::Auto);
     let client = Client::builder(child).build();
-    let until = async |part: &str| {
-        while !file.read().contains(part) {
-            tokio::task::yield_now().await;
-        }
-    };
     tokio::select! {
         result = client.call_tool("t", json!({})) => panic!("{result:?}"),
-        () = until("initialized") => {}
+        () = until(&file, "initialized") => {}
     }
     std::fs::write(&ready.0, "").unwrap();
-    until("answered").await;
+    until(&file, "answered").await;
     // Lets the client read the answer.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
     client.call_tool("t", json!({})).await.unwrap();
-    assert_eq!(file.read(), "start\ninitialized\nanswered\n".repeat(2));
+    assert_eq!(file.read(), "start\ninitialized\nanswered\n");
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
+/// No request waits for it, and it would fail the next one.
+#[tokio::test]
+async fn shutdown_ends_the_handshake() {
+    let (file, ready) = (Scratch::new("shut-down"), Scratch::new("shut-down-ready"));
+    let child = AnyRevisionChild::new(initialized_when(&ready, &file), RevisionMode::Auto);
+    let client = Client::builder(child).build();
+    tokio::select! {
+        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
+        () = until(&file, "initialized") => {}
+    }
+    client.transport().shutdown(Duration::ZERO).await;
+    std::fs::write(&ready.0, "").unwrap();
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(file.read().matches("start").count(), 2);
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
+/// A second `initialize` might be one too many for it.
+#[tokio::test]
+async fn server_that_does_not_answer_initialize_is_replaced() {
+    let (file, ready) = (Scratch::new("silent"), Scratch::new("silent-ready"));
+    let server = initialized_when(&ready, &file).timeout(Duration::from_millis(100));
+    let child = AnyRevisionChild::new(server.start_timeout(Duration::ZERO), RevisionMode::Auto);
+    let client = Client::builder(child).build();
+    client.call_tool("t", json!({})).await.unwrap_err();
+    std::fs::write(&ready.0, "").unwrap();
+    while client.call_tool("t", json!({})).await.is_err() {
+        assert!(file.read().len() < 1_000, "{}", file.read());
+    }
+    assert!(file.read().matches("start").count() > 1);
+    assert!(!file.read().contains("initialized\ninitialized"), "{}", file.read());
     client.transport().shutdown(Duration::from_secs(5)).await;
 }
 

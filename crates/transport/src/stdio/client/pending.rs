@@ -21,8 +21,6 @@ pub(super) struct Pending {
     pub(super) closed: bool,
     /// The server has sent a message.
     pub(super) has_received: bool,
-    /// The server has sent the result of a request with the id 0.
-    pub(super) has_accepted_first: bool,
     /// Gets messages that concern no request, if anything reads them: for legacy servers.
     pub(super) unsolicited: Option<Sender<Message>>,
     pub(super) waiters: HashMap<RequestId, Waiter>,
@@ -77,8 +75,6 @@ impl Pending {
     }
 
     fn deliver_response(&mut self, response: Response) {
-        self.has_accepted_first |=
-            response.id == Some(RequestId::Number(0)) && response.outcome.is_ok();
         let id = response.id.clone().or_else(|| self.only_written_call());
         if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
             waiter.finish(Ok(response));

@@ -151,12 +151,6 @@ impl StreamClient {
         !self.is_closed() && self.shared.posts.try_send(json_line(message)).is_ok()
     }
 
-    /// Returns true if the server has sent the result of a request with the id 0, which begins a
-    /// legacy session.
-    pub fn has_accepted_first(&self) -> bool {
-        self.shared.lock().has_accepted_first
-    }
-
     /// Returns true if both are clients of the same stream.
     pub fn is_same_stream(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
