@@ -78,7 +78,11 @@ pub(crate) fn offer<T: Transport>(
             replacing.replace(&before.prompts, &mut off.prompts, &mut ranks.prompts, prompts);
         let resources = listed.resources.iter();
         let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
-        let resources = resources.map(|definition| resource(upstream, definition));
+        let reports_updates = listed.reports_updates;
+        let resources = resources.map(|definition| {
+            let (uri, resource) = resource(upstream, definition);
+            (uri, resource.subscribable(reports_updates))
+        });
         now.resources = replacing.replace(
             &before.resources,
             &mut off.resources,
@@ -87,7 +91,10 @@ pub(crate) fn offer<T: Transport>(
         );
         let templates = listed.templates.iter();
         let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
-        let templates = templates.map(|definition| template(upstream, definition, completes));
+        let templates = templates.map(|definition| {
+            let (uri_template, template) = template(upstream, definition, completes);
+            (uri_template, template.subscribable(reports_updates))
+        });
         now.templates = replacing.replace(
             &before.templates,
             &mut off.templates,

@@ -25,6 +25,8 @@ pub(crate) struct Listed {
     pub(crate) templates: Vec<resource::ResourceTemplate>,
     /// True if it suggests values for arguments of prompts and variables of templates.
     pub(crate) completes: bool,
+    /// True if it reports changes of single resources.
+    pub(crate) reports_updates: bool,
     /// True if it makes tasks of calls.
     pub(crate) has_tasks: bool,
     /// The names and URIs of what is left out because it is too long.
@@ -38,6 +40,10 @@ impl Listed {
         let mut listed = Self {
             completes: capabilities.completions.is_some(),
             has_tasks: capabilities.has_extension(tasks::EXTENSION),
+            reports_updates: capabilities
+                .resources
+                .as_ref()
+                .is_some_and(|resources| resources.subscribe == Some(true)),
             ..Self::default()
         };
         let too_long = &mut listed.too_long;

@@ -37,6 +37,8 @@ pub(crate) struct CallOptions {
     pub(crate) version: Version,
     /// True if the handler is in the manual form and keeps its own state.
     pub(crate) manual: bool,
+    /// True if clients may subscribe to changes. Of resources and their templates.
+    pub(crate) subscribable: bool,
     /// The application state of the groups that contain it, the innermost first.
     pub(crate) group_states: Vec<Arc<StateMap>>,
     /// The application state that the handler extracts.
@@ -75,6 +77,7 @@ impl CallOptions {
             single_use: SingleUse::Off,
             version: Version::default(),
             manual,
+            subscribable: true,
             group_states: Vec::new(),
             state,
         }

@@ -228,6 +228,16 @@ macro_rules! content_setters {
                 self.cache = cache;
                 self
             }
+
+            /// Sets whether clients may subscribe to its changes. Default: `true`, which has an
+            /// effect only if the server [publishes changes](crate::ServerBuilder::changes).
+            ///
+            /// With `false`, the acknowledgement of a subscription omits it, so that a client does
+            /// not rely on notifications that never come (specification: subscriptions).
+            pub fn subscribable(mut self, subscribable: bool) -> Self {
+                self.options.subscribable = subscribable;
+                self
+            }
         }
     )*};
 }

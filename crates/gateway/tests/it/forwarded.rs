@@ -16,7 +16,7 @@ use mrtr_server::Principal;
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{
     Change, ChangeNotifier, CompletionRequest, Context, Error, Prompt, Resource, ResourceTemplate,
-    Result, Server, Tool, ToolOutput, too_many_requests,
+    Result, Server, ServerBuilder, Tool, ToolOutput, too_many_requests,
 };
 use mrtr_transport::{
     InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport, TransportError,
@@ -176,23 +176,23 @@ async fn trace_of_the_caller_continues_upstream() {
 
 /// An upstream with resources, and what publishes their changes.
 fn changing(scheme: &str) -> (Server, ChangeNotifier) {
+    let changes = ChangeNotifier::new();
+    (with_resources(scheme).changes(changes.clone()).build().unwrap(), changes)
+}
+
+fn with_resources(scheme: &str) -> ServerBuilder {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Id {
         #[serde(rename = "id")]
         _id: String,
     }
-    let changes = ChangeNotifier::new();
-    let server = keyed(scheme, 2)
+    keyed(scheme, 2)
         .resource(Resource::new(format!("{scheme}://one"), "one", async || "x"))
         .resource_template(ResourceTemplate::new(
             format!("{scheme}://page/{{id}}"),
             "page",
             async |_: Context, _: Id| "x",
         ))
-        .changes(changes.clone())
-        .build()
-        .unwrap();
-    (server, changes)
 }
 
 async fn watch(
@@ -290,6 +290,17 @@ async fn changes_of_resources_reach_those_who_subscribed() {
     drop(second);
     wait_for(&one_changes, 1).await;
     running.abort();
+}
+
+/// A client that is told so reads it again from time to time.
+#[tokio::test(start_paused = true)]
+async fn subscription_to_a_resource_whose_upstream_does_not_report_changes_is_not_acknowledged() {
+    let (reporting, _changes) = changing("one");
+    let silent = with_resources("two").build().unwrap();
+    let gateway = gateway(&[("one", &reporting), ("two", &silent)]).await;
+    let uris = ["one://one", "one://page/1", "two://one", "two://page/1"];
+    let (granted, _) = watch(&caller(&gateway, "alice").build(), &uris).await;
+    assert_eq!(granted.resource_subscriptions, ["one://one", "one://page/1"]);
 }
 
 /// A server that reports a change of this resource in every subscription to a resource, whether it

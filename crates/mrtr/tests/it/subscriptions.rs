@@ -19,6 +19,7 @@ fn server(changes: &ChangeNotifier) -> Server {
         .ephemeral_key()
         .tool(Tool::new("t", "", async |_: Context| "x"))
         .resource(Resource::new("a:1", "one", async |_: Context| "x"))
+        .resource(Resource::new("a:2", "two", async |_: Context| "x").subscribable(false))
         .changes(changes.clone())
         .allow_anonymous()
         .build()
@@ -53,8 +54,8 @@ async fn client_receives_requested_changes_and_the_graceful_end() {
     let changes = ChangeNotifier::new();
     let (port, end, task) = serve(server(&changes), 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
-    let mut events = client.listen(&all()).unwrap();
-    // The server has no prompts, so it does not acknowledge their changes.
+    let mut events = client.listen(&all().with_resource("a:2")).unwrap();
+    // The server has no prompts and does not report changes of all resources.
     let acknowledged = SubscriptionFilter::new().with_tools().with_resource("a:1");
     assert_eq!(
         events.next().await.unwrap().unwrap(),

@@ -113,8 +113,11 @@ impl Registry {
             uri::validate(uri).map_err(wrong)?;
         }
         let mut resource_subscriptions = asked.resource_subscriptions;
-        resource_subscriptions
-            .retain(|uri| self.publishes_changes && self.shows_resource(uri, caller));
+        resource_subscriptions.retain(|uri| {
+            self.publishes_changes
+                && self.resource_options(uri).is_some_and(|options| options.subscribable)
+                && self.shows_resource(uri, caller)
+        });
         let announced = self.announced();
         let mut granted = SubscriptionFilter::default();
         granted.task_ids = asked.task_ids;
