@@ -1,5 +1,7 @@
 //! Connections, and how they are opened.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
@@ -248,6 +250,7 @@ where
             }
             (Ok(_), _) => {}
             (Err(error), _) => {
+                let error = DatabaseError(error);
                 tracing::warn!(target: "mrtr::tasks", %error, "a connection to PostgreSQL broke");
                 return;
             }
@@ -260,8 +263,35 @@ pub(super) fn failed(error: Error) -> TaskStoreError {
     if error.code() == Some(&SqlState::DISK_FULL) {
         return TaskStoreError::Full;
     }
-    TaskStoreError::Unavailable(Box::new(error))
+    TaskStoreError::Unavailable(Box::new(DatabaseError(error)))
 }
+
+/// An error whose text has its cause, unlike that of [`Error`]. It has no row of a table, which
+/// PostgreSQL names in the details.
+#[derive(Debug)]
+pub(super) struct DatabaseError(Error);
+
+impl DatabaseError {
+    /// Returns true if the database has rejected a statement.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.0.as_db_error().is_some()
+    }
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(error) = self.0.as_db_error() {
+            return write!(f, "{} (SQLSTATE {})", error.message(), error.code().code());
+        }
+        self.0.fmt(f)?;
+        match self.0.source() {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StdError for DatabaseError {}
 
 #[cfg(all(test, unix))]
 mod tests {
@@ -314,6 +344,19 @@ mod tests {
         let config: Config = closed(1).parse().unwrap();
         let error = Connector::new(config, NoTls).open(None).await.unwrap_err().to_string();
         assert!(error.contains("host 1: ") && error.contains("; host 2: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn postgres_errors_name_their_cause() {
+        let server = Postgres::start();
+        let mut config: Config = server.config().parse().unwrap();
+        config.dbname("missing");
+        let error = Connector::new(config.clone(), NoTls).open(None).await.unwrap_err();
+        let cause = "database \"missing\" does not exist (SQLSTATE 3D000)";
+        assert_eq!(error.to_string(), format!("the task store is unavailable: {cause}"));
+        drop(server);
+        let error = Connector::new(config, NoTls).open(None).await.unwrap_err().to_string();
+        assert!(error.contains("No such file"), "{error}");
     }
 
     #[test]

@@ -45,6 +45,11 @@ impl Ends {
         self.known.insert(write.key, (write.lease, end));
     }
 
+    /// Forgets one journal, which is about to be replaced.
+    pub(super) fn forget(&mut self, key: TaskKey) {
+        self.known.remove(&key);
+    }
+
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }

@@ -9,6 +9,7 @@ use std::task::{Poll, ready};
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
 use tokio::sync::oneshot;
 
+use super::connect::DatabaseError;
 use super::pool::lock;
 
 /// Maximum number of jobs in a group, and of their bytes. A group has at least one job.
@@ -73,11 +74,17 @@ impl<J: Job> Group<J> {
 
 impl<J: Job> Inner<J> {
     fn start(self: &Arc<Self>, waiting: Waiting<J>) {
-        let mut queue = lock(&self.queue);
-        queue.waiting.push_back(waiting);
-        let is_taken = queue.ready > 0 && queue.waiting.len() == 1;
-        if !is_taken && queue.running < self.max_running {
-            queue.running += 1;
+        let needs_runner = {
+            let mut queue = lock(&self.queue);
+            queue.waiting.push_back(waiting);
+            let is_taken = queue.ready > 0 && queue.waiting.len() == 1;
+            let needs_runner = !is_taken && queue.running < self.max_running;
+            queue.running += usize::from(needs_runner);
+            needs_runner
+        };
+        // Not under the lock: a runtime that is shutting down drops the runner at once, and that
+        // locks the queue.
+        if needs_runner {
             let inner = Arc::clone(self);
             tokio::spawn(run(Runner { inner, is_counted: true, is_ready: false }));
         }
@@ -160,7 +167,7 @@ impl<J: Job> Runner<J> {
                 continue;
             }
             if is_alone || !is_refused(&error) {
-                waiting.reply(Err(TaskStoreError::Unavailable(error.to_string().into())));
+                waiting.reply(Err(copy(&error)));
                 continue;
             }
             let alone = self.unless_abandoned(std::slice::from_mut(&mut waiting)).await;
@@ -244,8 +251,18 @@ async fn let_others_run() {
 /// Returns true if the database has rejected a statement.
 fn is_refused(error: &TaskStoreError) -> bool {
     let TaskStoreError::Unavailable(source) = error else { return false };
-    let error = source.downcast_ref::<tokio_postgres::Error>();
-    error.is_some_and(|error| error.as_db_error().is_some())
+    source.downcast_ref::<DatabaseError>().is_some_and(DatabaseError::is_refusal)
+}
+
+/// Copies the error of a group for one of its jobs.
+fn copy(error: &TaskStoreError) -> TaskStoreError {
+    match error {
+        TaskStoreError::Full => TaskStoreError::Full,
+        TaskStoreError::Unavailable(source) => {
+            TaskStoreError::Unavailable(source.to_string().into())
+        }
+        other => TaskStoreError::Unavailable(other.to_string().into()),
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +290,37 @@ mod tests {
         fn size(&self) -> usize {
             MAX_BYTES
         }
+    }
+
+    /// Dropping the runtime drops the runner of the job.
+    #[test]
+    fn a_job_that_is_added_while_the_runtime_shuts_down_fails() {
+        struct AddsAtTheEnd(Arc<Group<Large>>);
+
+        impl Drop for AddsAtTheEnd {
+            fn drop(&mut self) {
+                let (reply, mut result) = oneshot::channel();
+                self.0.0.start(Waiting { job: Large { task: 1, hangs: false }, reply });
+                assert!(result.try_recv().is_err());
+            }
+        }
+
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let group = Arc::new(Group::new(1, |_: Vec<Large>| Box::pin(pending())));
+            let adds = AddsAtTheEnd(Arc::clone(&group));
+            runtime.block_on(async {
+                tokio::spawn(async move {
+                    let _adds = adds;
+                    pending::<()>().await;
+                });
+                tokio::task::yield_now().await;
+            });
+            drop(runtime);
+            done.send(lock(&group.0.queue).running).unwrap();
+        });
+        assert_eq!(ended.recv_timeout(Duration::from_secs(30)), Ok(0));
     }
 
     /// The runner of the first job takes the second one, and not the third one with it.

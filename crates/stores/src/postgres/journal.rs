@@ -75,8 +75,8 @@ const APPEND_ONE: &str = concat!(
 ///
 /// `seq` grows with each [`APPEND`], and each [`FENCE`] with its [`REPLACE`], of a process. A
 /// statement that arrives late, from a connection that its sender has abandoned, does nothing if
-/// the same lease has replaced the journal since. It keeps entries that the same lease has added
-/// since.
+/// the same lease has replaced the journal, or changed the task, since. It keeps entries that the
+/// same lease has added since.
 const FENCE: &str = "UPDATE mrtr_task t SET seq = $3
     FROM unnest($1::bytea[], $2::bytea[]) AS w(key, lease)
     WHERE t.key = w.key AND t.lease = w.lease AND t.seq < $3";
@@ -96,7 +96,8 @@ const REPLACE: &str = concat!(
         FROM write w JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
         WHERE ",
     exists!(),
-    " AND (w.position IS NULL OR (t.seq = $5 AND w.position <= w.length))
+    " AND CASE WHEN w.position IS NULL THEN t.seq < $5
+            ELSE t.seq = $5 AND w.position <= w.length END
         FOR NO KEY UPDATE OF t
     ), removed AS (
         DELETE FROM mrtr_entry e USING held
@@ -205,7 +206,15 @@ pub(super) struct Replacing {
 }
 
 impl Replacing {
-    pub(super) async fn prepare(lent: &mut Lent<'_>) -> Result<Self, Error> {
+    /// Prepares them for these writes.
+    pub(super) async fn prepare(
+        lent: &mut Lent<'_>,
+        writes: &[Arc<TaskWrite>],
+    ) -> Result<Self, Error> {
+        lent.use_ends(|ends| {
+            let replaced = writes.iter().filter(|write| write.position.is_some());
+            replaced.for_each(|write| ends.forget(write.key));
+        });
         Ok(Self { fence: lent.prepare(FENCE).await?, replace: lent.prepare(REPLACE).await? })
     }
 
@@ -286,7 +295,7 @@ mod tests {
     }
 
     async fn replace(lent: &mut Lent<'_>, writes: &[Arc<TaskWrite>], seq: i64) {
-        let replacing = Replacing::prepare(lent).await.unwrap();
+        let replacing = Replacing::prepare(lent, writes).await.unwrap();
         let client = lent.client();
         client.batch_execute("BEGIN").await.unwrap();
         replacing.execute(client, writes, seq).await.unwrap();
@@ -341,20 +350,21 @@ mod tests {
         let writes = write(1, &["c"]);
         let replaced = replace(&mut lent, &writes, 3);
         let committed = async {
-            waits_for_a_lock(&pool).await;
+            pool.wait_for_lock().await;
             given_up.client().batch_execute("COMMIT").await.unwrap();
         };
         tokio::join!(replaced, committed);
         assert_eq!(journal(lent.client()).await, "a c");
 
         // Now the other way round.
-        let replacing = Replacing::prepare(&mut lent).await.unwrap();
+        let writes = write(1, &["d"]);
+        let replacing = Replacing::prepare(&mut lent, &writes).await.unwrap();
         lent.client().batch_execute("BEGIN").await.unwrap();
-        replacing.execute(lent.client(), &write(1, &["d"]), 5).await.unwrap();
+        replacing.execute(lent.client(), &writes, 5).await.unwrap();
         let writes = write(2, &["late"]);
         let added = add(&mut given_up, &writes, 4);
         let committed = async {
-            waits_for_a_lock(&pool).await;
+            pool.wait_for_lock().await;
             lent.client().batch_execute("COMMIT").await.unwrap();
         };
         assert!(tokio::join!(added, committed).0.unwrap().is_empty());
@@ -396,15 +406,6 @@ mod tests {
         let [mut lent, given_up] = lents;
         drop(given_up);
         assert!(!appends(&mut lent).await, "after the loss of a connection");
-    }
-
-    /// Returns once a statement waits for a lock.
-    async fn waits_for_a_lock(pool: &Pool) {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        let lent = pool.get().await.unwrap();
-        while lent.client().query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-            tokio::task::yield_now().await;
-        }
     }
 
     /// A plan is made once per connection, perhaps on empty tables, and serves when they are full.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use super::connect::{Connector, OnNotice, failed};
-use super::pool::lock;
+use super::pool::{Params, lock};
 use crate::changes::Changes;
 
 /// The time for which changes gather before they are announced.
@@ -20,6 +20,9 @@ const GATHER: Duration = Duration::from_millis(10);
 
 /// The pause between two attempts to restore the connection.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Longest time without a reply. A pooler may keep a connection whose server hangs.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of changes that gather. Others are not announced.
 const MAX_GATHERED: usize = 10_000;
@@ -166,7 +169,10 @@ async fn announce(client: &Client, shared: &Shared) -> Result<(), TaskStoreError
         let keys = shared.take();
         let payloads: Vec<_> = keys.chunks(KEYS).map(|keys| payload(&shared.name, keys)).collect();
         if !payloads.is_empty() {
-            client.execute(&notify, &[&channel, &payloads]).await.map_err(failed)?;
+            let params: &Params<'_> = &[&channel, &payloads];
+            let notified = timeout(TIMEOUT, client.execute(&notify, params)).await;
+            let no_reply = |_| TaskStoreError::Unavailable("no reply to NOTIFY".into());
+            notified.map_err(no_reply)?.map_err(failed)?;
         }
     }
 }

@@ -187,8 +187,9 @@ pub(super) async fn cancel(pool: &Pool, key: TaskKey) -> Result<bool, TaskStoreE
         client.execute(&answers, params),
         client.batch_execute("COMMIT"),
     );
-    begun.and(entries.and(answers).map(drop)).and(committed).map_err(failed)?;
-    let is_open = !cancelled.map_err(failed)?.is_empty();
+    let cancelled = begun.and(cancelled).map_err(failed)?;
+    entries.and(answers).map(drop).and(committed).map_err(failed)?;
+    let is_open = !cancelled.is_empty();
     lent.give_back();
     Ok(is_open)
 }

@@ -114,6 +114,19 @@ impl Pool {
     }
 }
 
+#[cfg(all(test, unix))]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+impl Pool {
+    /// Returns once a statement waits for a lock.
+    pub(super) async fn wait_for_lock(&self) {
+        let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        // Not in a transaction, which sees the activity of its beginning.
+        while self.query(waiting, &[]).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 impl Lent<'_> {
     pub(super) fn client(&self) -> &Client {
         &self.client

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mrtr_server::tasks::{TaskKey, TaskStoreError};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 
 use super::connect::failed;
@@ -14,6 +14,9 @@ use super::rows::{DELETE_ANSWERS, DELETE_ENTRIES, now};
 
 /// The shortest time between the beginnings of two sweeps of one replica.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest time for one transaction. A pooler may keep a connection whose server hangs.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Maximum number of tasks that are deleted in one transaction.
 const BATCH: i64 = 500;
@@ -52,7 +55,7 @@ impl Sweeper {
         *last = Some(Instant::now());
         let (pool, is_running) = (Arc::clone(pool), Arc::clone(&self.is_running));
         tokio::spawn(async move {
-            while let Ok(BATCH) = delete(&pool, LOCK, &BATCH).await {}
+            while let Ok(Ok(BATCH)) = timeout(TIMEOUT, delete(&pool, LOCK, &BATCH)).await {}
             is_running.store(false, Ordering::Release);
         });
     }

@@ -40,6 +40,7 @@ const CHANGE: &str = concat!(
         END,
         is_mid_epoch = t.is_mid_epoch AND w.ends <> 1,
         attempts = CASE WHEN w.ends IN (1, 2) THEN 0 ELSE t.attempts END,
+        seq = greatest(t.seq, $9),
         expires = CASE WHEN w.ends = 3 AND t.expires IS NOT NULL
             THEN greatest(t.expires, ",
     now!(),
@@ -111,7 +112,7 @@ async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, 
     if verdicts.iter().any(is_other) {
         let others = writes.iter().zip(&verdicts).filter(|(_, verdict)| is_other(verdict));
         let others: Vec<_> = others.map(|(write, _)| Arc::clone(write)).collect();
-        let replacing = Replacing::prepare(&mut lent).await.map_err(failed)?;
+        let replacing = Replacing::prepare(&mut lent, &others).await.map_err(failed)?;
         let client = lent.client();
         let (begun, rows, committed) = tokio::join!(biased;
             client.batch_execute("BEGIN"),
@@ -136,7 +137,7 @@ async fn change(
 ) -> Result<Vec<Verdict>, TaskStoreError> {
     let seq = next_seq();
     let mut lent = pool.get().await?;
-    let replacing = Replacing::prepare(&mut lent).await.map_err(failed)?;
+    let replacing = Replacing::prepare(&mut lent, writes).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
         lent.client().batch_execute("BEGIN"),
         replacing.execute(lent.client(), writes, seq),
@@ -169,7 +170,7 @@ async fn change(
         }
         client.execute(&notify, &[&payloads]).await.map(drop)
     };
-    let params = changes.params();
+    let params = changes.params(&seq);
     let (updated, deleted, notified, committed) = tokio::join!(biased;
         client.execute(&change, &params),
         delete,
@@ -230,7 +231,7 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 8] {
+    fn params<'p>(&'p self, seq: &'p i64) -> [&'p (dyn ToSql + Sync); 9] {
         [
             &self.keys,
             &self.tools,
@@ -240,24 +241,45 @@ impl<'a> Changes<'a> {
             &self.ends,
             &self.times,
             &self.statuses,
+            seq,
         ]
     }
 }
 
 #[cfg(all(test, unix))]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use mrtr_server::tasks::LeaseId;
     use mrtr_testkit::servers::Postgres;
-    use tokio_postgres::NoTls;
+    use tokio_postgres::{Client, NoTls};
 
     use super::*;
     use crate::postgres::connect::Connector;
+    use crate::postgres::notify::Notifier;
     use crate::postgres::schema;
 
     fn write(key: u8, position: usize, entry: &str) -> Arc<TaskWrite> {
         let (position, entries) = (Some(position), vec![entry.as_bytes().to_vec()]);
         let write = TaskWrite::new(TaskKey([key; 32]), LeaseId([1; 16]));
         Arc::new(TaskWrite { position, entries, ..write })
+    }
+
+    /// Inserts two tasks.
+    async fn insert_tasks(client: &Client) {
+        let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
+                entries_at_claim, created, updated, retention, call, view)
+            VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
+        for key in [1_u8, 2] {
+            let params: &Params<'_> = &[&&[key; 32][..], &&[1_u8; 16][..]];
+            client.execute(insert, params).await.unwrap();
+        }
+    }
+
+    /// Locks a task until `COMMIT`.
+    async fn lock_task(client: &Client, key: u8) {
+        client.batch_execute("BEGIN").await.unwrap();
+        let lock = "SELECT FROM mrtr_task WHERE key = $1 FOR UPDATE";
+        client.execute(lock, &[&&[key; 32][..]]).await.unwrap();
     }
 
     /// Two writes wait in one statement for the lock of the first one's task. The caller of the
@@ -268,26 +290,13 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let locking = pool.get().await.unwrap();
-        let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
-                entries_at_claim, created, updated, retention, call, view)
-            VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
-        for key in [1_u8, 2] {
-            let params: &Params<'_> = &[&&[key; 32][..], &&[1_u8; 16][..]];
-            locking.client().execute(insert, params).await.unwrap();
-        }
-        locking.client().batch_execute("BEGIN").await.unwrap();
-        let lock = "SELECT FROM mrtr_task WHERE key = $1 FOR UPDATE";
-        locking.client().execute(lock, &[&&[1_u8; 32][..]]).await.unwrap();
+        insert_tasks(locking.client()).await;
+        lock_task(locking.client(), 1).await;
 
         let late = [write(1, 0, "x"), write(2, 0, "late")];
         let late = append(&pool, &late);
         let since = async {
-            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-            // Not in the transaction, which sees the activity of its beginning.
-            let mut is_waiting = false;
-            while !is_waiting {
-                is_waiting = pool.query(waiting, &[]).await.unwrap()[0].get::<_, i64>(0) > 0;
-            }
+            pool.wait_for_lock().await;
             for (position, entry) in [(0, "a"), (1, "b")] {
                 let written = append(&pool, &[write(2, position, entry)]).await.unwrap();
                 assert_eq!(written, [Verdict::Kept { cancel: false }]);
@@ -299,5 +308,36 @@ mod tests {
             FROM mrtr_entry WHERE key = $1";
         let journal = locking.client().query_one(select, &[&&[2_u8; 32][..]]).await.unwrap();
         assert_eq!(journal.get::<_, &str>(0), "a b");
+    }
+
+    /// The same with views, which have no position in the journal.
+    #[tokio::test]
+    async fn postgres_keeps_the_view_that_was_written_since_a_write_was_given_up() {
+        let server = Postgres::start();
+        let pool = Arc::new(Pool::new(Connector::new(server.config().parse().unwrap(), NoTls)));
+        schema::migrate(&pool).await.unwrap();
+        let locking = pool.get().await.unwrap();
+        insert_tasks(locking.client()).await;
+        lock_task(locking.client(), 1).await;
+
+        let view = |key: u8, view: &str| {
+            let write = TaskWrite::new(TaskKey([key; 32]), LeaseId([1; 16]));
+            Arc::new(TaskWrite { view: Some(view.as_bytes().to_vec()), ..write })
+        };
+        let notifier = Notifier::start(Connector::new(server.config().parse().unwrap(), NoTls));
+        let announcer = notifier.unwrap().announcer();
+        let late = [view(1, "x"), view(2, "late")];
+        let late = change(&pool, &late, &announcer);
+        let since = async {
+            pool.wait_for_lock().await;
+            let written = change(&pool, &[view(2, "since")], &announcer).await.unwrap();
+            assert_eq!(written, [Verdict::Kept { cancel: false }]);
+            locking.client().batch_execute("COMMIT").await.unwrap();
+        };
+        let late = tokio::join!(late, since).0.unwrap();
+        assert_eq!(late, [Verdict::Kept { cancel: false }, Verdict::Lost]);
+        let select = "SELECT encode(view, 'escape') FROM mrtr_task WHERE key = $1";
+        let row = locking.client().query_one(select, &[&&[2_u8; 32][..]]).await.unwrap();
+        assert_eq!(row.get::<_, &str>(0), "since");
     }
 }

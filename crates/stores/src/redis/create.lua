@@ -16,7 +16,8 @@ for i = 13, #ARGV do
     redis.call('RPUSH', entries_of(id), ARGV[i])
 end
 if ARGV[9] ~= '' then
-    redis.call('HSET', task, 'expires', text(now + tonumber(ARGV[9])))
+    -- Not now: Redis would delete the key at once.
+    redis.call('HSET', task, 'expires', text(now + math.max(1, tonumber(ARGV[9]))))
     expire(id, task)
     expire(id, entries_of(id))
 end

@@ -137,6 +137,15 @@ pub(super) async fn a_task_expires<S: TaskStore>(bench: &Bench<S>) {
         pause().await;
     }
     bench.claim_nothing().await;
+
+    // The time of a task can be over when it is created.
+    let mut task = bench.new_task();
+    (task.ttl, task.entries) = (Some(Duration::ZERO), vec![b"a".to_vec()]);
+    let lease = bench.lease(HOUR);
+    let key = bench.create(task, lease).await;
+    while bench.other.read(key).await.unwrap().is_some() {
+        pause().await;
+    }
 }
 
 pub(super) async fn cancellation_reaches_its_holder<S: TaskStore>(bench: &Bench<S>) {
