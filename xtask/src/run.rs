@@ -78,7 +78,8 @@ fn run_logged(command: &mut Command) -> io::Result<(ExitStatus, String)> {
     let status = child.wait()?;
     let mut last = VecDeque::new();
     // A process that the command has left behind may hold the pipe open.
-    while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+    let end = Instant::now() + Duration::from_secs(1);
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
         if last.len() == LAST_LINES {
             last.pop_front();
         }

@@ -72,7 +72,7 @@ impl State {
                 self.unanswered = unanswered;
                 Err(error)
             }
-            Err(_) => Err(TransportError::interrupted("the handshake was aborted")),
+            Err(_) => Err(TransportError::not_sent("the handshake was aborted")),
         }
     }
 }
@@ -93,7 +93,8 @@ impl AnyRevisionChild {
     ///
     /// Dropping a request does not end the handshake that it has begun: the next request waits for
     /// the same one. A process that has not answered `initialize` for the
-    /// [start timeout](ChildServer::start_timeout) is replaced by the next request.
+    /// [start timeout](ChildServer::start_timeout) is replaced by the next request. A request waits
+    /// for `time` and its own [timeout](ChildServer::timeout) together.
     pub fn probe_timeout(mut self, time: Duration) -> Self {
         self.probe_timeout = time;
         self
@@ -112,6 +113,9 @@ impl AnyRevisionChild {
             // If it has failed before, that was the outcome of other requests.
             let is_stale = running.outcome.is_finished();
             let outcome = state.end_handshake().await;
+            if self.child.shutdowns() != shutdowns {
+                return Err(TransportError::not_sent("the server was shut down"));
+            }
             if !is_stale {
                 outcome?;
             }
@@ -127,13 +131,16 @@ impl AnyRevisionChild {
         }
         state.handshakes += 1;
         let handshake = Handshake {
-            child: Arc::clone(&self.child),
+            child: Arc::downgrade(&self.child),
+            shutdowns,
+            request_timeout: self.child.request_timeout(),
+            start_limit: self.child.start_limit(),
             mode: self.mode,
             probe_timeout: self.probe_timeout,
             number: state.handshakes,
             meta: meta.clone(),
         };
-        state.handshake = Some(handshake.begin(stream, shutdowns));
+        state.handshake = Some(handshake.begin(stream));
         state.end_handshake().await
     }
 

@@ -2,7 +2,7 @@
 //! revision.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::FusedFuture;
@@ -12,9 +12,8 @@ use mrtr_transport::stdio::{ChildServer, StreamClient};
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::Instrument as _;
 
-use super::session::StreamSession;
+use super::session::{NEVER, StreamSession};
 use crate::client::adapter::{Adapter, ClientFacts};
 use crate::client::era::{Era, era_of, probe_request};
 use crate::client::mode::RevisionMode;
@@ -40,7 +39,12 @@ impl Process {
 }
 
 pub(super) struct Handshake {
-    pub(super) child: Arc<ChildServer>,
+    pub(super) child: Weak<ChildServer>,
+    /// How often the server had been shut down before.
+    pub(super) shutdowns: u64,
+    pub(super) request_timeout: Duration,
+    /// How long `initialize` may take.
+    pub(super) start_limit: Duration,
     pub(super) mode: RevisionMode,
     pub(super) probe_timeout: Duration,
     /// The number of this handshake, from 1. Probes with different ids cannot be confused.
@@ -77,9 +81,9 @@ impl Drop for RunningHandshake {
 
 impl Handshake {
     /// Begins it with a process that was just started, or that has refused `initialize`.
-    pub(super) fn begin(self, stream: StreamClient, shutdowns: u64) -> RunningHandshake {
-        let outcome = tokio::spawn(self.run(stream).in_current_span());
-        RunningHandshake { outcome, shutdowns }
+    pub(super) fn begin(self, stream: StreamClient) -> RunningHandshake {
+        let shutdowns = self.shutdowns;
+        RunningHandshake { outcome: tokio::spawn(self.run(stream)), shutdowns }
     }
 
     async fn run(self, stream: StreamClient) -> Result<Process, Failed> {
@@ -96,7 +100,9 @@ impl Handshake {
     /// Finds out what a process speaks.
     async fn probe(&self, stream: StreamClient) -> Result<Process, Failed> {
         let probe = OutgoingRequest::new(probe_request(&self.meta, self.number)?);
-        let mut answer = pin!(stream.send(probe).map_ok(era_of).fuse());
+        // Its answer counts for as long as `initialize` is open.
+        let asking = stream.clone().timeout(NEVER);
+        let mut answer = pin!(asking.send(probe).map_ok(era_of).fuse());
         let era = match timeout(self.probe_timeout, &mut answer).await {
             // The process may have ended because of the probe.
             Ok(answered) => answered.unwrap_or(Era::Legacy),
@@ -128,14 +134,20 @@ impl Handshake {
         match era {
             Era::Current => Ok(Process::current(stream.clone())),
             // Starts the process again if it has ended.
-            Era::Legacy => self.open(self.child.restart()?).await,
+            Era::Legacy => self.open(self.restart()?).await,
         }
+    }
+
+    /// Returns the running process, and starts it again if it has ended.
+    fn restart(&self) -> Result<StreamClient, TransportError> {
+        let shut_down = || TransportError::not_sent("the server was shut down");
+        self.child.upgrade().ok_or_else(shut_down)?.restart(self.shutdowns)
     }
 
     /// Opens a session of a legacy revision.
     async fn open(&self, stream: StreamClient) -> Result<Process, Failed> {
-        let (timeout, start_limit) = (self.child.request_timeout(), self.child.start_limit());
-        let adapter = Arc::new(Adapter::new(StreamSession::new(&stream, timeout, start_limit)));
+        let session = StreamSession::new(&stream, self.request_timeout, self.start_limit);
+        let adapter = Arc::new(Adapter::new(session));
         match adapter.open(&ClientFacts::of(&self.meta)).await {
             Ok(_) => Ok(Process { stream, legacy: Some(adapter) }),
             Err(error) => {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::client::connection::{Connection, ConnectionError, Incoming, StreamEnd};
 
 /// A timeout that never comes: a call ends when the server is silent for too long instead.
-const NEVER: Duration = Duration::from_hours(24 * 365);
+pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 pub(super) struct StreamSession {
     stream: StreamClient,

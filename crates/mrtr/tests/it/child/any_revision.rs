@@ -180,6 +180,68 @@ async fn shutdown_ends_the_handshake() {
     client.transport().shutdown(Duration::from_secs(5)).await;
 }
 
+/// A request that waits for the handshake does not start the server again.
+#[tokio::test]
+async fn shutdown_ends_requests_that_wait_for_the_handshake() {
+    let file = Scratch::new("joined");
+    // It answers when its input has ended.
+    let script = format!(
+        r#"echo start >> "$1"
+        read -r line
+        echo probed >> "$1"
+        while read -r line; do :; done
+        echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}'"#
+    );
+    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
+    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let client = Client::builder(child).build();
+    tokio::select! {
+        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
+        () = until(&file, "probed") => {}
+    }
+    let shut_down = client.transport().shutdown(Duration::from_secs(30));
+    let (called, ()) = tokio::join!(client.call_tool("t", json!({})), shut_down);
+    let error = called.unwrap_err().to_string();
+    assert!(error.contains("the server was shut down"), "{error}");
+    assert_eq!(file.read(), "start\nprobed\n");
+}
+
+/// It does not know `initialize`, and takes longer than a request may.
+#[tokio::test]
+async fn answer_to_the_probe_counts_for_as_long_as_the_handshake_lasts() {
+    let (file, ready) = (Scratch::new("late"), Scratch::new("late-ready"));
+    let script = format!(
+        r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+            case "$line" in
+                *server/discover*)
+                    echo probed >> "$1"
+                    while [ ! -e "$2" ]; do sleep 0.01; done
+                    echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$3}}" ;;
+                *'"initialize"'*)
+                    echo '{{"jsonrpc":"2.0","id":0,"error":{{"code":-32601,"message":"no"}}}}' ;;
+                {ANSWER} ;;
+            esac
+        done"#
+    );
+    let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
+    let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
+    let server = ChildServer::new("sh", args.chain([DISCOVERED.into()]));
+    let server = server.timeout(Duration::from_millis(200));
+    let child = AnyRevisionChild::new(server, RevisionMode::Auto).probe_timeout(Duration::ZERO);
+    let client = Client::builder(child).build();
+    // The time of the probe is over before that of the second call.
+    for _ in 0..2 {
+        client.call_tool("t", json!({})).await.unwrap_err();
+    }
+    std::fs::write(&ready.0, "").unwrap();
+    let answered = async { while client.call_tool("t", json!({})).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(60), answered).await.unwrap();
+    assert_eq!(client.protocol_version(), Some("2026-07-28"));
+    assert_eq!(file.read(), "probed\n");
+    client.transport().shutdown(Duration::from_secs(5)).await;
+}
+
 /// A second `initialize` might be one too many for it.
 #[tokio::test]
 async fn server_that_does_not_answer_initialize_is_replaced() {

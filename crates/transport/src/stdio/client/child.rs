@@ -160,7 +160,7 @@ impl ChildServer {
 
     /// Sets the time after which a process that has sent no message since its start is replaced, by
     /// the next request. Default: 5 min. It is at least the [`timeout`](Self::timeout) of a
-    /// request, so that none is interrupted.
+    /// request, so that none is interrupted. A legacy server has as long to answer `initialize`.
     pub fn start_timeout(mut self, time: Duration) -> Self {
         self.start_timeout = time;
         self
@@ -205,11 +205,12 @@ impl ChildServer {
         Ok(self.current(&mut running)?.client.clone())
     }
 
-    /// Like [`ChildServer::start`], after a process was started. Fails if it was shut down since.
+    /// Like [`ChildServer::start`], after a process was started. Fails if it was shut down since:
+    /// `shutdowns` is how often that had happened before.
     #[doc(hidden)]
-    pub fn restart(&self) -> Result<StreamClient, TransportError> {
+    pub fn restart(&self, shutdowns: u64) -> Result<StreamClient, TransportError> {
         let mut running = self.lock();
-        if running.is_none() {
+        if running.is_none() || self.shutdowns() != shutdowns {
             return Err(TransportError::not_sent("the server was shut down"));
         }
         Ok(self.current(&mut running)?.client.clone())
@@ -224,7 +225,7 @@ impl ChildServer {
             *running = Some(self.spawn(former)?);
         }
         drop(running);
-        self.restart()
+        self.restart(self.shutdowns())
     }
 
     /// Returns the time after which a process that has not started is replaced.
