@@ -404,9 +404,17 @@ mod tests {
 
     /// Returns the action after the discovery.
     fn discovered(login: &mut Login, resource: &serde_json::Value) -> Action {
+        discovered_with(login, resource, "https://login.example/authorize")
+    }
+
+    fn discovered_with(
+        login: &mut Login,
+        resource: &serde_json::Value,
+        authorization_endpoint: &str,
+    ) -> Action {
         let server = json!({
             "issuer": "https://login.example",
-            "authorization_endpoint": "https://login.example/authorize",
+            "authorization_endpoint": authorization_endpoint,
             "token_endpoint": "https://login.example/token",
             "registration_endpoint": "https://login.example/register",
             "code_challenge_methods_supported": ["S256"],
@@ -442,6 +450,20 @@ mod tests {
             let action = login.handle(Event::Key(key, stored.clone()), &moment()).unwrap();
             assert!(matches!(action, Action::Fetch(_)), "{scheme}: {action:?}");
             assert_eq!(login.into_session().dpop_key, Some(stored));
+        }
+    }
+
+    #[test]
+    fn remote_server_cannot_open_a_page_of_this_machine() {
+        let resource =
+            json!({ "resource": SERVER, "authorization_servers": ["https://login.example"] });
+        for page in ["http://127.0.0.1:8080/reset", "https://localhost/reset"] {
+            let mut login = login("Bearer");
+            assert!(matches!(discovered_with(&mut login, &resource, page), Action::Fetch(_)));
+            let body = json!({ "client_id": "new" }).to_string().into_bytes();
+            let registered = HttpResponse::new(StatusCode::CREATED, HeaderMap::new(), body);
+            let error = login.handle(Event::Response(registered), &moment()).unwrap_err();
+            assert!(error.to_string().contains("loopback"), "{error}");
         }
     }
 

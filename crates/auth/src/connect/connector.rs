@@ -263,7 +263,7 @@ impl Inner {
 
 /// Returns true if a refusal is about the client or its request, and says nothing about the
 /// account.
-fn is_about_client(code: &str) -> bool {
+pub(super) fn is_about_client(code: &str) -> bool {
     let codes = [
         "invalid_client",
         "invalid_request",

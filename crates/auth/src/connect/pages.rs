@@ -13,11 +13,11 @@ use mrtr_codec::Principal;
 use tower_service::Service;
 use url::form_urlencoded;
 
-use super::connector::{AccountConnector, Inner, TokenError};
+use super::connector::{AccountConnector, Inner, TokenError, is_about_client};
 use super::page::{escape, page};
 use super::ticket::{LIFETIME, Visit, user};
 use crate::client::Secret;
-use crate::client::authorization::{Parameters, Pending};
+use crate::client::authorization::{CallbackError, Parameters, Pending};
 
 type Page = Response<Full<Bytes>>;
 
@@ -124,7 +124,13 @@ impl Inner {
         let names_issuer = self.metadata.authorization_response_iss_parameter_supported;
         let pending = Pending::of_seed(&self.issuer, names_issuer, &self.redirect_uri, &visit.seed);
         let callback = head.uri.query().unwrap_or_default();
-        let code = pending.code(callback).map_err(|error| self.refuse(&error.to_string()))?;
+        let code = pending.code(callback).map_err(|error| match error {
+            CallbackError::Refused { error, .. } => {
+                tracing::info!(target: "mrtr::auth", provider = self.id, error, "access refused");
+                Refusal(StatusCode::FORBIDDEN, "The access was refused, by you or by the provider.")
+            }
+            error => self.refuse(&error.to_string()),
+        })?;
         let owner = match &visit.client {
             Some(client) => visitor.clone().with_client(client),
             None => visitor.clone(),
@@ -154,7 +160,14 @@ impl Inner {
             ("code_verifier", verifier),
         ];
         let account = self.request_token(form).await.map_err(|error| match error {
-            TokenError::Refused(code) => self.refuse(&format!("the code was refused: {code}")),
+            TokenError::Refused(code) if !is_about_client(&code) => {
+                self.refuse(&format!("the code was refused: {code}"))
+            }
+            TokenError::Refused(why) => {
+                let provider = &self.id;
+                tracing::error!(target: "mrtr::auth", provider, why, "this client was refused");
+                Refusal(StatusCode::BAD_GATEWAY, "Please try again later.")
+            }
             TokenError::Failed(why) => {
                 let provider = &self.id;
                 tracing::warn!(target: "mrtr::auth", provider, why, "no token for an account");

@@ -18,7 +18,7 @@ use crate::client::session::Tokens;
 use crate::client::signing_key::SigningKey;
 use crate::client::token::{TokenRequest, TokenResponse};
 use crate::client::token_client::client_of_tokens;
-use crate::identifier::Issuer;
+use crate::identifier::{Issuer, is_loopback};
 use crate::scope::Scopes;
 
 impl Login {
@@ -158,6 +158,12 @@ impl Login {
         let Some((url, pending)) = pending else {
             return Err(unsupported(&target.issuer, "it has no authorization_endpoint"));
         };
+        // The user's browser would send its cookies to a service of this machine.
+        let is_remote = !Url::parse(self.server.as_str()).is_ok_and(|url| is_loopback(&url));
+        if is_remote && is_loopback(&url) {
+            let why = "its authorization_endpoint is on the loopback interface";
+            return Err(unsupported(&target.issuer, why));
+        }
         let page = AuthorizationPage {
             url,
             state: pending.state().clone(),
@@ -262,11 +268,16 @@ fn asserting(target: Target, subject: Subject) -> (State, Action) {
 
 /// Checks that an assertion is meant for the authorization server, which the MCP server has named:
 /// another one could use it elsewhere.
+///
+/// The token endpoint is an audience, too (RFC 7523, section 3), unless it is at another place than
+/// the server: then the server has only named the endpoint of another one.
 fn check_audience(assertion: &Secret, target: &Target) -> Result<(), LoginError> {
-    let endpoint = target.metadata.token_endpoint.as_deref().unwrap_or_default();
+    let origin = |url: &str| Url::parse(url).ok().map(|url| url.origin());
+    let endpoint = target.metadata.token_endpoint.as_deref();
+    let endpoint = endpoint.filter(|url| origin(url) == origin(target.issuer.as_str()));
     let is_meant = |audience: &str| {
         audience.trim_end_matches('/') == target.issuer.as_str().trim_end_matches('/')
-            || audience == endpoint
+            || Some(audience) == endpoint
     };
     match audiences(assertion) {
         Some(audiences) if audiences.iter().any(|audience| is_meant(audience)) => Ok(()),

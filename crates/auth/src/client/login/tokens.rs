@@ -1,11 +1,11 @@
 //! The request to the token endpoint, and the tokens in its response.
 
-use super::{Action, Login, Next, Purpose, State, Target, push_scopes, unsupported};
+use super::{Action, Login, Next, Purpose, Reason, State, Target, push_scopes, unsupported};
 use crate::client::error::LoginError;
 use crate::client::login::Moment;
 use crate::client::message::HttpResponse;
 use crate::client::options::Grant;
-use crate::client::registration::ClientRegistration;
+use crate::client::registration::{ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
 use crate::client::token::{Granted, INVALID_GRANT, TokenRequest, TokenResponse};
@@ -87,12 +87,30 @@ impl Login {
                 {
                     tokens.refresh_token = None;
                 }
+                self.forget_client(&target, &request, &error);
                 self.obtain(target, moment)
             }
-            TokenResponse::Refused(error) => Err(LoginError::TokenRefused { issuer, error }),
+            TokenResponse::Refused(error) => {
+                self.forget_client(&target, &request, &error);
+                Err(LoginError::TokenRefused { issuer, error })
+            }
             TokenResponse::Failed(reason) => {
                 Err(LoginError::TokenFailed { issuer, reason: reason.to_owned() })
             }
+        }
+    }
+
+    /// Forgets the client that was registered dynamically if its server does not know it any more:
+    /// the next page has that of a new one.
+    fn forget_client(&mut self, target: &Target, request: &TokenRequest, error: &str) {
+        let issuer = target.issuer.as_str();
+        let is_own = |client: &DynamicClient| client.registration().id() == request.client_id();
+        // Nothing is registered without the user.
+        if error == "invalid_client"
+            && !matches!(self.reason, Reason::Expiring)
+            && self.session.clients.get(issuer).is_some_and(is_own)
+        {
+            self.session.clients.remove(issuer);
         }
     }
 

@@ -61,7 +61,7 @@ impl IdentityProvider {
     }
 }
 
-fn jwt(claims: &Value) -> String {
+pub(super) fn jwt(claims: &Value) -> String {
     let [header, claims] = [&json!({ "alg": "ES256" }), claims]
         .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part.to_string()));
     format!("{header}.{claims}.AA")

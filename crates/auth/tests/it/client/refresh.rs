@@ -94,6 +94,24 @@ async fn user_logs_in_again_if_the_refresh_token_is_refused() {
     assert_eq!(world.pages().len(), 2);
 }
 
+/// It has lost its registrations, or they expire.
+#[tokio::test]
+async fn client_that_its_server_does_not_know_any_more_is_registered_again() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    let registered = || world.bodies("/register").len();
+    assert_eq!(registered(), 1);
+    world.script(|script| {
+        script.valid_tokens.clear();
+        script.token_error = Some("invalid_client");
+    });
+    world.call(&http).await.unwrap_err();
+    assert_eq!(registered(), 2);
+    world.script(|script| script.token_error = None);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
+
 #[tokio::test]
 async fn server_that_refuses_every_token_ends_the_attempts() {
     let world = World::start().await;

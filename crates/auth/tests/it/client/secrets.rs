@@ -5,6 +5,7 @@ use mrtr_auth::client::{ClientRegistration, LoginError, OAuthClient, Secret};
 use mrtr_transport::http::HttpClient;
 use serde_json::json;
 
+use super::enterprise::jwt;
 use super::world::{World, login_error};
 
 #[tokio::test]
@@ -80,4 +81,16 @@ async fn workload_token_is_not_sent_to_any_issuer() {
     let error = world.call(&world.http(client)).await.unwrap_err();
     assert!(matches!(login_error(&error), LoginError::AssertionForOther(_)), "{error}");
     assert!(world.forms("/token").is_empty(), "{:?}", world.forms("/token"));
+}
+
+/// Its metadata names the token endpoint of another authorization server.
+#[tokio::test]
+async fn workload_token_for_another_server_is_not_sent_for_a_hostile_issuer() {
+    const HONEST: &str = "https://honest.example/token";
+    let world = World::start().await;
+    world.script(|script| script.server_metadata["token_endpoint"] = HONEST.into());
+    let token = |_: String, _: String| async { Ok(jwt(&json!({ "aud": HONEST })).into()) };
+    let client = OAuthClient::workload_identity(token).build().unwrap();
+    let error = world.call(&world.http(client)).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::AssertionForOther(_)), "{error}");
 }
