@@ -29,6 +29,10 @@ async fn responses_become_results() {
     assert_eq!((result.structured_content.clone(), result.text()), (None, deep.to_owned()));
     let text = result_of(200, "text/plain", b"hello").await;
     assert_eq!(text.text(), "hello");
+    // Such a key could hide a text that is nested without bound.
+    let reserved = r#"{"a":{"$serde_json::private::RawValue":"[1]"}}"#;
+    let result = result_of(200, "application/json", reserved.as_bytes()).await;
+    assert_eq!((result.structured_content.clone(), result.text()), (None, reserved.to_owned()));
     let broken = result_of(200, "application/json", b"{").await;
     assert_eq!((broken.structured_content.clone(), broken.text()), (None, "{".to_owned()));
     let binary = result_of(200, "image/png", b"\x89PNG").await;

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::json::validate::RESERVED;
+
 /// The position of a member in the text of its object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MemberSpan {
@@ -251,7 +253,9 @@ impl<'t> Scanner<'t> {
             // A key with an escape could equal another key that is spelled differently.
             let false = self.string()? else { return None };
             let key = self.text.get(start..self.position() - 1)?;
-            if self.keys.get(outer_keys..self.key_count)?.contains(&key) {
+            if key.starts_with(RESERVED)
+                || self.keys.get(outer_keys..self.key_count)?.contains(&key)
+            {
                 return None;
             }
             *self.keys.get_mut(self.key_count)? = key;

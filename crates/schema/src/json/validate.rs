@@ -1,4 +1,5 @@
-//! Rejects JSON that two parsers could read differently: duplicate keys and lone surrogates.
+//! Rejects JSON that two parsers could read differently: duplicate keys, lone surrogates, and keys
+//! that serde_json reserves.
 //!
 //! Most messages bypass this module: [`crate::json::scan`] accepts the common forms in one pass.
 
@@ -13,9 +14,18 @@ use crate::json::CowStr;
 /// The deepest nesting of arrays and objects that is accepted: serde_json's recursion limit.
 pub const MAX_DEPTH: usize = 128;
 
-/// Checks that `text` is one JSON value without duplicate keys or lone surrogates, nested at most
-/// [`MAX_DEPTH`] deep.
-pub(crate) fn validate(text: &str) -> Result<(), serde_json::Error> {
+/// The beginning of keys that have a meaning for serde_json. With `RawValue`, it reads the string
+/// in the object as JSON, with a recursion limit of its own: a text in a text could be nested so
+/// deeply that the stack overflows.
+pub(crate) const RESERVED: &str = "$serde_json::private::";
+
+/// Checks that `text` is one JSON value without duplicate keys, lone surrogates, or keys that
+/// serde_json reserves, nested at most [`MAX_DEPTH`] deep.
+///
+/// # Errors
+///
+/// If it is not.
+pub fn validate(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<Validated>(text).map(|Validated| ())
 }
 
@@ -92,6 +102,9 @@ impl<'de> Visitor<'de> for ValidatedVisitor {
         let mut seen = HashSet::new();
         while let Some(CowStr(key)) = members.next_key()? {
             members.next_value::<Validated>()?;
+            if key.starts_with(RESERVED) {
+                return Err(A::Error::custom(format_args!("reserved key {key:?}")));
+            }
             if let Some(duplicate) = seen.replace(key) {
                 return Err(A::Error::custom(format_args!("duplicate key {duplicate:?}")));
             }
@@ -118,6 +131,8 @@ mod tests {
         for (text, why) in [
             (r#"{"a":1,"a":2}"#, "duplicate key \"a\""),
             (r#"{"p":{"x":[{"k":1,"\u006b":2}]}}"#, "duplicate key \"k\""),
+            (r#"{"a":[{"$serde_json::private::RawValue":"[]"}]}"#, "reserved key"),
+            (r#"{"\u0024serde_json::private::RawValue":"[]"}"#, "reserved key"),
             (r#""\ud800""#, "surrogate"),
             (r#"{"\ud800":1}"#, "surrogate"),
             ("{} {}", "trailing"),

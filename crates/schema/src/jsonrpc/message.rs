@@ -99,7 +99,7 @@ impl Message {
 
     /// Reads a message in a form that the scanner does not accept.
     fn parse_uncommon(body: &str) -> Result<Self, ErrorObject> {
-        validate::validate(body).map_err(|error| parse_error(&error))?;
+        validate(body).map_err(|error| parse_error(&error))?;
         let invalid = |why: String| ErrorObject::invalid_request(format!("Invalid request: {why}"));
         if !body.trim_ascii_start().starts_with('{') {
             let why = "the body must be one JSON-RPC object (batches are not supported)";
@@ -261,6 +261,16 @@ mod tests {
     fn parse_errors_name_the_rule_and_the_field() {
         for (body, code, part) in [
             ("{", code::PARSE_ERROR, "EOF"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"x":{"$serde_json::private::RawValue":"1"}}}}"#,
+                code::PARSE_ERROR,
+                "reserved key",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"\u0024serde_json::private::RawValue":"1"}}"#,
+                code::PARSE_ERROR,
+                "reserved key",
+            ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
                 code::PARSE_ERROR,
