@@ -79,10 +79,7 @@ pub(crate) fn offer<T: Transport>(
         let resources = listed.resources.iter();
         let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
         let reports_updates = listed.reports_updates;
-        let resources = resources.map(|definition| {
-            let (uri, resource) = resource(upstream, definition);
-            (uri, resource.subscribable(reports_updates))
-        });
+        let resources = resources.map(|definition| resource(upstream, definition, reports_updates));
         now.resources = replacing.replace(
             &before.resources,
             &mut off.resources,
@@ -91,10 +88,7 @@ pub(crate) fn offer<T: Transport>(
         );
         let templates = listed.templates.iter();
         let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
-        let templates = templates.map(|definition| {
-            let (uri_template, template) = template(upstream, definition, completes);
-            (uri_template, template.subscribable(reports_updates))
-        });
+        let templates = templates.map(|definition| template(upstream, definition, &listed));
         now.templates = replacing.replace(
             &before.templates,
             &mut off.templates,
@@ -282,6 +276,7 @@ fn remove_invalid(annotations: &mut Option<Annotations>) {
 fn resource<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &ResourceDefinition,
+    reports_updates: bool,
 ) -> (String, Resource) {
     let uri: Arc<str> = definition.uri.as_str().into();
     let key = definition.uri.clone();
@@ -293,13 +288,14 @@ fn resource<T: Transport>(
     let mut definition = definition.clone();
     remove_invalid(&mut definition.annotations);
     let resource = Resource::manual("", "", handler).definition(definition);
+    let resource = resource.subscribable(reports_updates);
     (key, with_limits!(resource, upstream))
 }
 
 fn template<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &TemplateDefinition,
-    completes: bool,
+    listed: &Listed,
 ) -> (String, ResourceTemplate) {
     let key = definition.uri_template.clone();
     let of_upstream = Arc::clone(upstream);
@@ -320,8 +316,8 @@ fn template<T: Transport>(
     // It does not count as a UI resource of the gateway's tools.
     definition.mime_type = definition.mime_type.filter(|mime_type| mime_type != apps::MIME_TYPE);
     let template = ResourceTemplate::manual("", "", handler).definition(definition);
-    let template = with_limits!(template, upstream);
-    if !completes {
+    let template = with_limits!(template.subscribable(listed.reports_updates), upstream);
+    if !listed.completes {
         return (key, template);
     }
     let reference = Reference::Resource { uri: key.clone() };

@@ -40,9 +40,10 @@ pub(crate) fn output(response: &Response<Bytes>, schema: Option<&OutputSchema>) 
         }
     });
     // In the result of the tool, the value is nested more deeply.
-    let fits = |text: &&str| nesting_depth(text.as_bytes()) + OUTER_DEPTH <= MAX_DEPTH;
+    let fits = |text: &&str| {
+        nesting_depth(text.as_bytes()) + OUTER_DEPTH <= MAX_DEPTH && validate(text).is_ok()
+    };
     let json = text.filter(|_| kind.is_some_and(is_json)).filter(fits);
-    let json = json.filter(|text| validate(text).is_ok());
     let value = json.and_then(|text| serde_json::from_str(text).ok());
     let Some(schema) = schema else {
         return match value {

@@ -281,13 +281,6 @@ mod tests {
         [Arc::new(TaskWrite { position: Some(position), entries, ..write })]
     }
 
-    async fn insert_task(client: &Client) {
-        let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
-                entries_at_claim, created, updated, retention, call, view)
-            VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
-        client.query(insert, &[&&[1_u8; 32][..], &&LEASE.0[..]]).await.unwrap();
-    }
-
     async fn journal(client: &Client) -> String {
         let select = "SELECT string_agg(encode(body, 'escape'), ' ' ORDER BY position)
             FROM mrtr_entry";
@@ -310,7 +303,7 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let mut lent = pool.get().await.unwrap();
-        insert_task(lent.client()).await;
+        schema::insert_task(lent.client(), 1).await;
         for (seq, position, entries, expected) in [
             (1, 0, &["a", "b"][..], "a b"),
             (3, 1, &["b", "c", "d"], "a b c d"),
@@ -342,7 +335,7 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let (mut given_up, mut lent) = (pool.get().await.unwrap(), pool.get().await.unwrap());
-        insert_task(lent.client()).await;
+        schema::insert_task(lent.client(), 1).await;
         replace(&mut lent, &write(0, &["a"]), 1).await;
 
         given_up.client().batch_execute("BEGIN").await.unwrap();
@@ -378,7 +371,7 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let mut lents = [pool.get().await.unwrap(), pool.get().await.unwrap()];
-        insert_task(lents[0].client()).await;
+        schema::insert_task(lents[0].client(), 1).await;
         for (n, position, entry, verdict, expected) in [
             (0, 0, "a", KEPT, "a"),
             (0, 1, "b", KEPT, "a b"),

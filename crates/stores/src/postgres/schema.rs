@@ -120,3 +120,13 @@ pub(super) async fn check(pool: &Pool) -> Result<(), TaskStoreError> {
     lent.give_back();
     Ok(())
 }
+
+/// Inserts a task whose key repeats a byte, and that the lease of ones holds.
+#[cfg(all(test, unix))]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(super) async fn insert_task(client: &tokio_postgres::Client, key: u8) {
+    let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
+            entries_at_claim, created, updated, retention, call, view)
+        VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
+    client.execute(insert, &[&&[key; 32][..], &&[1_u8; 16][..]]).await.unwrap();
+}

@@ -264,22 +264,14 @@ mod tests {
         Arc::new(TaskWrite { position, entries, ..write })
     }
 
-    /// Inserts two tasks.
-    async fn insert_tasks(client: &Client) {
-        let insert = "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease,
-                entries_at_claim, created, updated, retention, call, view)
-            VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
-        for key in [1_u8, 2] {
-            let params: &Params<'_> = &[&&[key; 32][..], &&[1_u8; 16][..]];
-            client.execute(insert, params).await.unwrap();
+    /// Inserts two tasks, and locks the first until `COMMIT`.
+    async fn insert_and_lock(client: &Client) {
+        for key in [1, 2] {
+            schema::insert_task(client, key).await;
         }
-    }
-
-    /// Locks a task until `COMMIT`.
-    async fn lock_task(client: &Client, key: u8) {
         client.batch_execute("BEGIN").await.unwrap();
         let lock = "SELECT FROM mrtr_task WHERE key = $1 FOR UPDATE";
-        client.execute(lock, &[&&[key; 32][..]]).await.unwrap();
+        client.execute(lock, &[&&[1_u8; 32][..]]).await.unwrap();
     }
 
     /// Two writes wait in one statement for the lock of the first one's task. The caller of the
@@ -290,8 +282,7 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let locking = pool.get().await.unwrap();
-        insert_tasks(locking.client()).await;
-        lock_task(locking.client(), 1).await;
+        insert_and_lock(locking.client()).await;
 
         let late = [write(1, 0, "x"), write(2, 0, "late")];
         let late = append(&pool, &late);
@@ -317,8 +308,7 @@ mod tests {
         let pool = Arc::new(Pool::new(Connector::new(server.config().parse().unwrap(), NoTls)));
         schema::migrate(&pool).await.unwrap();
         let locking = pool.get().await.unwrap();
-        insert_tasks(locking.client()).await;
-        lock_task(locking.client(), 1).await;
+        insert_and_lock(locking.client()).await;
 
         let view = |key: u8, view: &str| {
             let write = TaskWrite::new(TaskKey([key; 32]), LeaseId([1; 16]));

@@ -9,6 +9,7 @@ use crate::client::registration::{ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
 use crate::client::token::{Granted, INVALID_GRANT, TokenRequest, TokenResponse};
+use crate::identifier::Issuer;
 use crate::scope::Scopes;
 
 /// The longest lifetime of a token that is believed, in seconds: 10 years.
@@ -79,7 +80,11 @@ impl Login {
                 let reason = "it asked for a DPoP nonce again".to_owned();
                 Err(LoginError::TokenFailed { issuer, reason })
             }
-            TokenResponse::Refused(error) if purpose == Purpose::Refresh => {
+            TokenResponse::Refused(error) => {
+                self.forget_client(&issuer, &request, &error);
+                if purpose != Purpose::Refresh {
+                    return Err(LoginError::TokenRefused { issuer, error });
+                }
                 // Another process may have used the refresh token, or it has expired. Other errors,
                 // such as a wrong secret of the client, are not about the token.
                 if let Some(tokens) = &mut self.session.tokens
@@ -87,12 +92,7 @@ impl Login {
                 {
                     tokens.refresh_token = None;
                 }
-                self.forget_client(&target, &request, &error);
                 self.obtain(target, moment)
-            }
-            TokenResponse::Refused(error) => {
-                self.forget_client(&target, &request, &error);
-                Err(LoginError::TokenRefused { issuer, error })
             }
             TokenResponse::Failed(reason) => {
                 Err(LoginError::TokenFailed { issuer, reason: reason.to_owned() })
@@ -102,15 +102,14 @@ impl Login {
 
     /// Forgets the client that was registered dynamically if its server does not know it any more:
     /// the next page has that of a new one.
-    fn forget_client(&mut self, target: &Target, request: &TokenRequest, error: &str) {
-        let issuer = target.issuer.as_str();
+    fn forget_client(&mut self, issuer: &Issuer, request: &TokenRequest, error: &str) {
         let is_own = |client: &DynamicClient| client.registration().id() == request.client_id();
         // Nothing is registered without the user.
         if error == "invalid_client"
             && !matches!(self.reason, Reason::Expiring)
-            && self.session.clients.get(issuer).is_some_and(is_own)
+            && self.session.clients.get(issuer.as_str()).is_some_and(is_own)
         {
-            self.session.clients.remove(issuer);
+            self.session.clients.remove(issuer.as_str());
         }
     }
 

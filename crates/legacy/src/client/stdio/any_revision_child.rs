@@ -14,7 +14,7 @@ use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::handshake::{Failed, Handshake, PROBE_TIMEOUT, Process, RunningHandshake};
+use super::handshake::{Failed, Handshake, Outcome, PROBE_TIMEOUT, Process, RunningHandshake};
 use crate::LegacyVersion;
 use crate::client::mode::RevisionMode;
 
@@ -56,12 +56,8 @@ struct State {
 }
 
 impl State {
-    /// Waits for the end of the handshake that is in progress.
-    async fn end_handshake(&mut self) -> Result<Process, TransportError> {
-        let Some(running) = &mut self.handshake else {
-            return Err(TransportError::not_sent("there is no handshake"));
-        };
-        let outcome = (&mut running.outcome).await;
+    /// Keeps the outcome of the handshake.
+    fn end_handshake(&mut self, outcome: Outcome) -> Result<Process, TransportError> {
         self.handshake = None;
         match outcome {
             Ok(Ok(process)) => {
@@ -109,10 +105,11 @@ impl AnyRevisionChild {
         }
         let is_from_before = |running: &mut RunningHandshake| running.shutdowns != shutdowns;
         drop(state.handshake.take_if(is_from_before));
-        if let Some(running) = &state.handshake {
+        if let Some(running) = &mut state.handshake {
             // If it has failed before, that was the outcome of other requests.
-            let is_stale = running.outcome.is_finished();
-            let outcome = state.end_handshake().await;
+            let is_stale = running.task.is_finished();
+            let outcome = (&mut running.task).await;
+            let outcome = state.end_handshake(outcome);
             if self.child.shutdowns() != shutdowns {
                 return Err(TransportError::not_sent("the server was shut down"));
             }
@@ -140,8 +137,10 @@ impl AnyRevisionChild {
             number: state.handshakes,
             meta: meta.clone(),
         };
-        state.handshake = Some(handshake.begin(stream));
-        state.end_handshake().await
+        // Dropped here, the request leaves the handshake to the next one.
+        let running = state.handshake.insert(handshake.begin(stream));
+        let outcome = (&mut running.task).await;
+        state.end_handshake(outcome)
     }
 
     /// Shuts the process down; see [`ChildServer::shutdown`].

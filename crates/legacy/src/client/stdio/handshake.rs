@@ -10,7 +10,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_transport::stdio::{ChildServer, StreamClient};
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::session::{NEVER, StreamSession};
@@ -66,16 +66,19 @@ impl From<TransportError> for Failed {
     }
 }
 
+/// The outcome of a handshake, unless its task was aborted.
+pub(super) type Outcome = Result<Result<Process, Failed>, JoinError>;
+
 /// A handshake in a task of its own: the requests for which it began may be dropped.
 pub(super) struct RunningHandshake {
-    pub(super) outcome: JoinHandle<Result<Process, Failed>>,
+    pub(super) task: JoinHandle<Result<Process, Failed>>,
     /// How often the server had been shut down before.
     pub(super) shutdowns: u64,
 }
 
 impl Drop for RunningHandshake {
     fn drop(&mut self) {
-        self.outcome.abort();
+        self.task.abort();
     }
 }
 
@@ -83,7 +86,7 @@ impl Handshake {
     /// Begins it with a process that was just started, or that has refused `initialize`.
     pub(super) fn begin(self, stream: StreamClient) -> RunningHandshake {
         let shutdowns = self.shutdowns;
-        RunningHandshake { outcome: tokio::spawn(self.run(stream)), shutdowns }
+        RunningHandshake { task: tokio::spawn(self.run(stream)), shutdowns }
     }
 
     async fn run(self, stream: StreamClient) -> Result<Process, Failed> {

@@ -9,10 +9,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ANSWER, DISCOVERED, Scratch};
+use super::{ANSWER, DISCOVERED, Scratch, drop_call_at};
 
 const INITIALIZED: &str =
     r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
+
+/// Creates a server that is a shell script, with the paths of files as `$1`, `$2` and so on.
+fn shell(script: &str, files: &[&Scratch]) -> ChildServer {
+    let paths = files.iter().map(|file| file.0.clone().into_os_string());
+    ChildServer::new("sh", ["-c".into(), script.into(), "server".into()].into_iter().chain(paths))
+}
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -69,8 +75,7 @@ async fn slow_server_that_exits_because_of_the_probe_is_restarted() {
             esac
         done"#
     );
-    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
-    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let child = AnyRevisionChild::new(shell(&script, &[&file]), RevisionMode::Auto);
     let client = Client::builder(child.probe_timeout(Duration::ZERO)).build();
     client.call_tool("t", json!({})).await.unwrap();
     assert_eq!(client.protocol_version(), Some("2025-11-25"));
@@ -132,14 +137,7 @@ fn initialized_when(ready: &Scratch, file: &Scratch) -> ChildServer {
             esac
         done"#
     );
-    let paths = [file, ready].map(|file| file.0.clone().into_os_string());
-    ChildServer::new("sh", ["-c".into(), script.into(), "server".into()].into_iter().chain(paths))
-}
-
-async fn until(file: &Scratch, part: &str) {
-    while !file.read().contains(part) {
-        tokio::task::yield_now().await;
-    }
+    shell(&script, &[file, ready])
 }
 
 /// The server answers it when no request waits for it.
@@ -148,12 +146,11 @@ async fn handshake_goes_on_without_the_request_that_began_it() {
     let (file, ready) = (Scratch::new("goes-on"), Scratch::new("goes-on-ready"));
     let child = AnyRevisionChild::new(initialized_when(&ready, &file), RevisionMode::Auto);
     let client = Client::builder(child).build();
-    tokio::select! {
-        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
-        () = until(&file, "initialized") => {}
-    }
+    drop_call_at(&client, &file, "initialized").await;
     std::fs::write(&ready.0, "").unwrap();
-    until(&file, "answered").await;
+    while !file.read().contains("answered") {
+        tokio::task::yield_now().await;
+    }
     // Lets the client read the answer.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
@@ -169,10 +166,7 @@ async fn shutdown_ends_the_handshake() {
     let (file, ready) = (Scratch::new("shut-down"), Scratch::new("shut-down-ready"));
     let child = AnyRevisionChild::new(initialized_when(&ready, &file), RevisionMode::Auto);
     let client = Client::builder(child).build();
-    tokio::select! {
-        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
-        () = until(&file, "initialized") => {}
-    }
+    drop_call_at(&client, &file, "initialized").await;
     client.transport().shutdown(Duration::ZERO).await;
     std::fs::write(&ready.0, "").unwrap();
     client.call_tool("t", json!({})).await.unwrap();
@@ -192,13 +186,9 @@ async fn shutdown_ends_requests_that_wait_for_the_handshake() {
         while read -r line; do :; done
         echo '{{"jsonrpc":"2.0","id":"probe-1","result":{DISCOVERED}}}'"#
     );
-    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
-    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Auto);
+    let child = AnyRevisionChild::new(shell(&script, &[&file]), RevisionMode::Auto);
     let client = Client::builder(child).build();
-    tokio::select! {
-        result = client.call_tool("t", json!({})) => panic!("{result:?}"),
-        () = until(&file, "probed") => {}
-    }
+    drop_call_at(&client, &file, "probed").await;
     let shut_down = client.transport().shutdown(Duration::from_secs(30));
     let (called, ()) = tokio::join!(client.call_tool("t", json!({})), shut_down);
     let error = called.unwrap_err().to_string();
@@ -217,17 +207,14 @@ async fn answer_to_the_probe_counts_for_as_long_as_the_handshake_lasts() {
                 *server/discover*)
                     echo probed >> "$1"
                     while [ ! -e "$2" ]; do sleep 0.01; done
-                    echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$3}}" ;;
+                    echo '{{"jsonrpc":"2.0","id":'"$id"',"result":{DISCOVERED}}}' ;;
                 *'"initialize"'*)
                     echo '{{"jsonrpc":"2.0","id":0,"error":{{"code":-32601,"message":"no"}}}}' ;;
                 {ANSWER} ;;
             esac
         done"#
     );
-    let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
-    let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
-    let server = ChildServer::new("sh", args.chain([DISCOVERED.into()]));
-    let server = server.timeout(Duration::from_millis(200));
+    let server = shell(&script, &[&file, &ready]).timeout(Duration::from_millis(200));
     let child = AnyRevisionChild::new(server, RevisionMode::Auto).probe_timeout(Duration::ZERO);
     let client = Client::builder(child).build();
     // The time of the probe is over before that of the second call.
@@ -286,9 +273,7 @@ async fn server_that_is_slow_to_start_is_not_started_again_for_each_call() {
                 esac
             done"#
         );
-        let paths = [&file, &ready].map(|file| file.0.clone().into_os_string());
-        let args = ["-c".into(), script.into(), "server".into()].into_iter().chain(paths);
-        let child = AnyRevisionChild::new(ChildServer::new("sh", args), mode);
+        let child = AnyRevisionChild::new(shell(&script, &[&file, &ready]), mode);
         let client = Client::builder(child.probe_timeout(probe_timeout)).build();
         for _ in 0..3 {
             let call = client.call_tool("t", json!({}));
@@ -320,8 +305,7 @@ async fn request_that_comes_with_the_answer_to_initialize_is_answered() {
             esac
         done"#
     );
-    let args = ["-c".into(), script.into(), "server".into(), file.0.clone().into_os_string()];
-    let child = AnyRevisionChild::new(ChildServer::new("sh", args), RevisionMode::Legacy);
+    let child = AnyRevisionChild::new(shell(&script, &[&file]), RevisionMode::Legacy);
     let client = Client::builder(child).build();
     client.call_tool("t", json!({})).await.unwrap();
     let answered = async {
