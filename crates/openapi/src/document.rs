@@ -1,6 +1,9 @@
 //! An OpenAPI document, and its references.
 
 use http::Method;
+#[cfg(feature = "yaml")]
+use mrtr_schema::json::Validated;
+use mrtr_schema::json::validate;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -113,6 +116,7 @@ fn read(text: &str) -> Result<Value, OpenApiError> {
     if !text.trim_start().starts_with('{') {
         return read_yaml(text);
     }
+    validate(text)?;
     Ok(serde_json::from_str(text)?)
 }
 
@@ -139,6 +143,7 @@ fn read_yaml(text: &str) -> Result<Value, OpenApiError> {
         non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| OpenApiError::InvalidYaml(error.into()))
+    let invalid = |error: serde_saphyr::Error| OpenApiError::InvalidYaml(error.into());
+    serde_saphyr::from_str_with_options::<Validated>(text, options.clone()).map_err(invalid)?;
+    serde_saphyr::from_str_with_options(text, options).map_err(invalid)
 }

@@ -17,7 +17,7 @@ pub use cow_str::CowStr;
 pub(crate) use decode::take_member;
 pub use decode::{DecodeError, from_str, from_value, present};
 pub use pairs::{read_pairs, write_pairs};
-pub use validate::{MAX_DEPTH, nesting_depth, validate};
+pub use validate::{MAX_DEPTH, Validated, nesting_depth, validate};
 pub(crate) use writer::push_quoted;
 pub use writer::{ObjectWriter, RawJson};
 

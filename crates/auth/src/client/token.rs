@@ -329,8 +329,16 @@ mod tests {
     fn responses_are_told_apart() {
         let granted = parse(200, r#"{"access_token":"a","expires_in":5,"scope":"x y"}"#);
         let TokenResponse::Granted(granted) = granted else { panic!("{granted:?}") };
-        for (text, expected) in [("5", Some(5)), ("\"60\"", Some(60)), ("null", None), ("-1", None)]
-        {
+        for (text, expected) in [
+            ("5", Some(5)),
+            ("6e1", Some(60)),
+            ("\"60\"", Some(60)),
+            ("null", None),
+            ("-1", None),
+            ("[5]", None),
+            // The inner text is not read: it could be nested without bound.
+            (r#"{"$serde_json::private::RawValue":"["}"#, None),
+        ] {
             let body = format!(r#"{{"access_token":"a","token_type":null,"expires_in":{text}}}"#);
             let TokenResponse::Granted(granted) = parse(200, &body) else { panic!("{body}") };
             assert_eq!(granted.expires_in, expected, "{body}");

@@ -15,6 +15,8 @@ fn other_documents_are_refused() {
         ("[]", "has no string"),
         (r#"{"swagger":"2.0"}"#, "Swagger 2.0 is not supported"),
         (r#"{"openapi":"4.0.0"}"#, "unsupported OpenAPI version \"4.0.0\""),
+        (r#"{"openapi":"3.1.0","openapi":"3.0.0"}"#, "duplicate key \"openapi\""),
+        (r#"{"openapi":"3.1.0","x":{"\u0024serde_json::private::RawValue":"1"}}"#, "reserved key"),
     ] {
         let error = OpenApi::new(text, "https://api.example", Api::default()).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");

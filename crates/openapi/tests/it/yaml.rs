@@ -47,6 +47,7 @@ fn invalid_yaml_is_refused_with_the_place() {
     for (text, why) in [
         ("openapi: 3.1.0\npaths: [", "at line 2, column 8"),
         ("openapi: 3.1.0\nopenapi: 3.0.0", "duplicate mapping key"),
+        ("openapi: 3.1.0\nx: { \"\\x24serde_json::private::RawValue\": '1' }", "reserved key"),
         ("a: 1\n---\nb: 2", "multiple YAML documents"),
         ("openapi: &a [*a]", "recursive references"),
         ("{\"openapi\": \"3.1.0\"", "is not JSON"),

@@ -51,8 +51,9 @@ pub fn nesting_depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// Deserializes from any valid value, and discards it.
-pub(crate) struct Validated;
+/// Deserializes from any value that [`validate`] accepts, and discards it.
+#[derive(Debug)]
+pub struct Validated;
 
 impl<'de> Deserialize<'de> for Validated {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,11 +1,12 @@
 //! Messages: the JSON-RPC envelope, read from the wire.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::Object;
 use crate::json::scan::{self, MessageOutline};
 use crate::json::{self, CowStr, MAX_DEPTH, validate};
 use crate::jsonrpc::request::Version;
@@ -126,9 +127,10 @@ impl Message {
     /// Returns true if a message that [`Message::parse`] rejected was meant as a notification: it
     /// has a `method` and no `id`. Such a message gets no error response.
     pub fn was_notification(body: &[u8]) -> bool {
-        let object = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
-        object.is_some_and(|object: Object| {
-            object.contains_key("method") && !object.contains_key("id")
+        let members = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
+        // The values are skipped: one that was refused must not become a tree.
+        members.is_some_and(|members: HashMap<String, IgnoredAny>| {
+            members.contains_key("method") && !members.contains_key("id")
         })
     }
 }
@@ -352,6 +354,8 @@ mod tests {
     #[test]
     fn unreadable_message_is_not_a_notification() {
         assert!(Message::was_notification(br#"{"jsonrpc":"1.0","method":"m"}"#));
+        let reserved = br#"{"method":"m","x":{"$serde_json::private::RawValue":"["}}"#;
+        assert!(Message::was_notification(reserved), "the inner text is not read");
         for body in [&b"{\"method\":\"m\xff\"}"[..], br#"{"method":"m","id":[]}"#, b"[]"] {
             assert!(!Message::was_notification(body), "{}", body.escape_ascii());
         }

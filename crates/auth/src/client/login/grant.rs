@@ -1,7 +1,11 @@
 //! The grants: by a refresh token, by the user, by the client itself, or by an assertion.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::{
@@ -190,7 +194,7 @@ impl Login {
             return self.request(target, client, jwt_bearer(assertion), Purpose::Grant, moment);
         };
         if subject == Subject::Identity && provider.has_refresh_token {
-            let expires_at = claim(&assertion, "exp").and_then(|exp| exp.as_f64());
+            let expires_at = claim::<f64>(&assertion, "exp");
             #[expect(clippy::cast_precision_loss, reason = "exact for thousands of years")]
             if expires_at.is_some_and(|expires_at| expires_at <= moment.now as f64) {
                 return Ok(asserting(target, Subject::RefreshToken));
@@ -285,23 +289,18 @@ fn check_audience(assertion: &Secret, target: &Target) -> Result<(), LoginError>
     }
 }
 
-/// Returns the audiences of an assertion. `None` if it is not a JSON Web Token.
+/// Returns the audiences of an assertion. `None` if it is not a JSON Web Token that has some.
 fn audiences(assertion: &Secret) -> Option<Vec<String>> {
-    match claim(assertion, "aud")? {
-        serde_json::Value::String(one) => Some(vec![one]),
-        serde_json::Value::Array(all) => {
-            Some(all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
-        }
-        _ => None,
-    }
+    let one = claim(assertion, "aud").map(|one| vec![one]);
+    one.or_else(|| claim(assertion, "aud"))
 }
 
 /// Returns a claim of an assertion, which is not verified: the server that gets it does that.
-fn claim(assertion: &Secret, name: &str) -> Option<serde_json::Value> {
+fn claim<T: DeserializeOwned>(assertion: &Secret, name: &str) -> Option<T> {
     let payload = assertion.expose().split('.').nth(1)?;
     let payload = zeroize::Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
-    let mut claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
-    claims.get_mut(name).map(serde_json::Value::take)
+    let claims: HashMap<String, &RawValue> = serde_json::from_slice(&payload).ok()?;
+    serde_json::from_str(claims.get(name)?.get()).ok()
 }
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
@@ -311,4 +310,35 @@ fn jwt_bearer(assertion: Secret) -> Vec<(&'static str, Secret)> {
         ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer".into()),
         ("assertion", assertion),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+    use super::{audiences, claim};
+    use crate::client::secret::Secret;
+
+    fn assertion(claims: &str) -> Secret {
+        Secret::from(format!("e30.{}.AA", BASE64_URL_SAFE_NO_PAD.encode(claims)))
+    }
+
+    #[test]
+    fn claims_are_read_without_the_others() {
+        let other = r#""x":{"$serde_json::private::RawValue":"["}"#;
+        for (claims, expected) in [
+            (format!(r#"{{"aud":"a",{other}}}"#), Some(vec!["a"])),
+            (format!(r#"{{{other},"aud":["a","b"]}}"#), Some(vec!["a", "b"])),
+            (r#"{"aud":["a",5]}"#.to_owned(), None),
+            ("{}".to_owned(), None),
+            ("[]".to_owned(), None),
+        ] {
+            let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
+            assert_eq!(audiences(&assertion(&claims)), expected, "{claims}");
+        }
+        assert_eq!(claim(&assertion(r#"{"exp":5.5}"#), "exp"), Some(5.5));
+        assert_eq!(claim::<f64>(&assertion(r#"{"exp":"5"}"#), "exp"), None);
+        assert_eq!(claim::<f64>(&Secret::from("opaque"), "exp"), None);
+    }
 }
