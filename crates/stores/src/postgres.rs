@@ -44,11 +44,13 @@ use self::write::Writer;
 ///
 /// # Connections
 ///
-/// A store opens up to 8 connections when it needs them, and one that listens for changes. Broken
-/// ones are replaced: an operation fails while the server is down, and succeeds again when it is
-/// up. A statement that waits for a lock fails after 5 s, and any other after 30 s; a commit waits
-/// for as long as the server makes it wait. If the operation was given up before, its connection is
-/// one of up to 8 more until then. When these are in use, too, operations fail.
+/// A store opens up to 8 connections when it needs them, and one that listens for changes. Four of
+/// the 8 are for the writes of running tasks, so that other operations do not delay them.
+///
+/// Broken connections are replaced: an operation fails while the server is down, and succeeds again
+/// when it is up. A statement that waits for a lock fails after 5 s, and any other after 30 s; a
+/// commit waits for as long as the server makes it wait. If the operation was given up before, its
+/// connection is one of up to 8 more until then. When these are in use, too, operations fail.
 ///
 /// With several hosts in the configuration, the first one that accepts writes is used, beginning
 /// with the one that did last, or with any if `load_balance_hosts` is `random`. They share the 5 s
@@ -138,6 +140,8 @@ impl PostgresTaskStore {
 
 impl TaskStore for PostgresTaskStore {
     async fn create(&self, task: NewTask, lease: Lease) -> Result<Created, TaskStoreError> {
+        // There may be no claims while all permits for runs are taken.
+        self.sweeper.begin(&self.pool);
         operations::create(&self.pool, task, lease).await
     }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::json::scan::{self, MessageOutline};
@@ -129,7 +128,7 @@ impl Message {
     pub fn was_notification(body: &[u8]) -> bool {
         let members = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
         // The values are skipped: one that was refused must not become a tree.
-        members.is_some_and(|members: HashMap<String, IgnoredAny>| {
+        members.is_some_and(|members: HashMap<String, &RawValue>| {
             members.contains_key("method") && !members.contains_key("id")
         })
     }

@@ -87,9 +87,7 @@ impl MemoryTaskStore {
         let mut row = state.remove(key)?;
         let changed = change(&mut row);
         state.insert(key, row);
-        if state.changes.len() < MAX_CHANGES {
-            state.changes.push_back(key);
-        }
+        state.announce(key);
         drop(state);
         self.changed.notify_one();
         Some(changed)
@@ -112,6 +110,12 @@ impl State {
             self.expiry.remove(&(expires, key));
         }
         Some(row)
+    }
+
+    fn announce(&mut self, key: TaskKey) {
+        if self.changes.len() < MAX_CHANGES {
+            self.changes.push_back(key);
+        }
     }
 
     fn delete_expired(&mut self, now: UnixMillis) {
@@ -179,10 +183,17 @@ impl TaskStore for MemoryTaskStore {
             }
             let Some(mut row) = state.remove(key) else { continue };
             if row.service == service {
-                held.extend(row.claim(key, &handlers, lease, now));
+                let claimed = row.claim(key, &handlers, lease, now);
+                if claimed.is_none() && row.due().is_none() {
+                    // It was cancelled, and its holder did not end it.
+                    state.announce(key);
+                }
+                held.extend(claimed);
             }
             state.insert(key, row);
         }
+        drop(state);
+        self.changed.notify_one();
         Ok(held)
     }
 
@@ -212,5 +223,40 @@ impl TaskStore for MemoryTaskStore {
             }
             changed.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::store::{LeaseId, TaskHandler};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_of_a_lost_run_is_announced() {
+        let store = MemoryTaskStore::new(1);
+        let handler = TaskHandler { tool: "tool".to_owned(), version: 1, min_version: 1 };
+        let (key, minute) = (TaskKey([1; 32]), Duration::from_mins(1));
+        let task = NewTask {
+            key,
+            service: "service".to_owned(),
+            handler: handler.clone(),
+            ttl: None,
+            retention: minute,
+            call: Vec::new(),
+            view: Vec::new(),
+            entries: Vec::new(),
+        };
+        store.create(task, Lease { id: LeaseId([1; 16]), time: minute }).await.unwrap();
+        store.cancel(key).await.unwrap();
+        assert_eq!(store.next_change().await, key);
+        tokio::time::advance(minute).await;
+
+        let lease = Lease { id: LeaseId([2; 16]), time: minute };
+        let service = "service".to_owned();
+        let claim = Claim { service, handlers: vec![handler].into(), lease, limit: 1 };
+        assert!(store.claim(claim).await.unwrap().is_empty());
+        assert_eq!(store.next_change().await, key);
     }
 }

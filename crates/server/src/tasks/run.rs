@@ -12,6 +12,7 @@ use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::method;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::holding::{Holding, Stop};
@@ -227,7 +228,7 @@ impl Run {
     async fn drive(&self, handler: &mut ToolFuture) -> Driven {
         let Ok(service) = self.registry.task_service() else { return Driven::Stopped(Stop::Lost) };
         let hint = service.register(self.key);
-        let _close = CloseOnDrop(self, service);
+        let _close = CloseOnDrop(self, service, &hint);
         let mut kept = pin!(self.keep(service, &hint));
         let mut driven = pin!(drive(&self.round, handler.as_mut()));
         poll_fn(|cx| {
@@ -380,11 +381,11 @@ fn log_seal_error<T>(sealed: Result<T, mrtr_codec::SealError>) -> Option<T> {
 }
 
 /// Ends the registration of a run, and closes its round.
-struct CloseOnDrop<'a>(&'a Run, &'a TaskService);
+struct CloseOnDrop<'a>(&'a Run, &'a TaskService, &'a Arc<Notify>);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
-        self.1.unregister(self.0.key);
+        self.1.unregister(self.0.key, self.2);
         self.0.round.close();
     }
 }

@@ -104,13 +104,20 @@ impl TaskService {
         permits
     }
 
-    /// Registers a run: changes of its task wake the returned notification.
+    /// Registers a run: changes of its task wake the returned notification. It replaces an earlier
+    /// run, which may have lost its lease without having noticed.
     pub(super) fn register(&self, key: TaskKey) -> Arc<Notify> {
-        Arc::clone(self.runs().entry(key).or_default())
+        let hint = Arc::default();
+        self.runs().insert(key, Arc::clone(&hint));
+        hint
     }
 
-    pub(super) fn unregister(&self, key: TaskKey) {
-        self.runs().remove(&key);
+    /// Ends the registration of a run, unless another one has replaced it.
+    pub(super) fn unregister(&self, key: TaskKey, hint: &Arc<Notify>) {
+        let mut runs = self.runs();
+        if runs.get(&key).is_some_and(|registered| Arc::ptr_eq(registered, hint)) {
+            runs.remove(&key);
+        }
     }
 
     /// Announces a change to the run of the task, and to subscriptions.
@@ -166,4 +173,31 @@ pub(crate) async fn within_request<T>(
         ErrorObject::internal("The task store is unavailable; try again")
             .with_data(json!({ "reason": reason }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::super::MemoryTaskStore;
+    use super::*;
+
+    #[test]
+    fn run_that_has_lost_its_task_does_not_end_the_registration_of_the_next() {
+        let store = Box::new(MemoryTaskStore::new(1));
+        let service = TaskService::new(store, "server".to_owned(), Duration::from_secs(10), 1);
+        let key = TaskKey([1; 32]);
+        let lost = service.register(key);
+        let hint = service.register(key);
+        service.unregister(key, &lost);
+        service.announce(key);
+        let is_notified = |run: &Notify| {
+            pin!(run.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        assert!(is_notified(&hint) && !is_notified(&lost));
+        service.unregister(key, &hint);
+        assert!(service.runs().is_empty());
+    }
 }

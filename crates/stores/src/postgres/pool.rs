@@ -15,9 +15,14 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use super::connect::{Connector, failed};
 use super::ends::Ends;
 
-/// Maximum number of connections in use, and as many that end: a connection that is given up may be
-/// dead, or the server may still execute its statements.
-const MAX_CONNECTIONS: usize = 8;
+/// Maximum number of connections in use for the writes of running tasks, for which leases do not
+/// wait, and for everything else.
+const FOR_WRITES: usize = 4;
+const FOR_OTHERS: usize = 4;
+
+/// Maximum number of connections that end: a connection that is given up may be dead, or the server
+/// may still execute its statements.
+const MAX_ENDING: usize = 8;
 
 /// The time after which a connection whose statements have not ended is closed. Long, because the
 /// server does not notice: a commit waits for its synchronous standby without a limit.
@@ -30,7 +35,8 @@ pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];
 pub(super) struct Pool {
     connector: Connector,
     idle: Mutex<Vec<Session>>,
-    permits: Arc<Semaphore>,
+    for_writes: Arc<Semaphore>,
+    for_others: Arc<Semaphore>,
     ending: Arc<Semaphore>,
     ends: Arc<Mutex<Ends>>,
 }
@@ -64,14 +70,25 @@ struct End {
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
-        let [permits, ending] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
-        Self { connector, idle: Mutex::default(), permits, ending, ends: Arc::default() }
+        let [for_writes, for_others, ending] =
+            [FOR_WRITES, FOR_OTHERS, MAX_ENDING].map(|permits| Arc::new(Semaphore::new(permits)));
+        let (idle, ends) = (Mutex::default(), Arc::default());
+        Self { connector, idle, for_writes, for_others, ending, ends }
     }
 
-    /// Takes a connection.
+    /// Takes a connection for writes of running tasks.
+    pub(super) async fn get_for_writes(&self) -> Result<Lent<'_>, TaskStoreError> {
+        self.lend(&self.for_writes).await
+    }
+
+    /// Takes a connection for anything else.
     pub(super) async fn get(&self) -> Result<Lent<'_>, TaskStoreError> {
+        self.lend(&self.for_others).await
+    }
+
+    async fn lend(&self, permits: &Arc<Semaphore>) -> Result<Lent<'_>, TaskStoreError> {
         let closed = |error| TaskStoreError::Unavailable(Box::new(error));
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
+        let permit = Arc::clone(permits).acquire_owned().await.map_err(closed)?;
         let session = match self.idle() {
             Some(session) => session,
             None => self.open().await?,
@@ -200,10 +217,28 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use mrtr_testkit::servers::Postgres;
     use tokio_postgres::NoTls;
 
     use super::*;
+
+    #[tokio::test]
+    async fn postgres_has_connections_for_writes_while_reads_wait() {
+        let server = Postgres::start();
+        let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
+        let mut reads = Vec::new();
+        for _ in 0..FOR_OTHERS {
+            reads.push(pool.get().await.unwrap());
+        }
+        let mut next = pin!(pool.get());
+        assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        pool.get_for_writes().await.unwrap().give_back();
+        reads.pop().unwrap().give_back();
+        next.await.unwrap().give_back();
+    }
 
     #[tokio::test]
     async fn postgres_servers_are_told_apart_by_their_start() {

@@ -106,7 +106,7 @@ impl Writer {
 async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
     // One number for all statements: a caller that has given up may have written since.
     let seq = next_seq();
-    let mut lent = pool.get().await?;
+    let mut lent = pool.get_for_writes().await?;
     let mut verdicts = journal::append(&mut lent, writes, seq).await.map_err(failed)?;
     let is_other = |verdict: &Verdict| *verdict == Verdict::Lost;
     if verdicts.iter().any(is_other) {
@@ -136,7 +136,7 @@ async fn change(
     announcer: &Announcer,
 ) -> Result<Vec<Verdict>, TaskStoreError> {
     let seq = next_seq();
-    let mut lent = pool.get().await?;
+    let mut lent = pool.get_for_writes().await?;
     let replacing = Replacing::prepare(&mut lent, writes).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
         lent.client().batch_execute("BEGIN"),

@@ -3,11 +3,11 @@
 use mrtr_server::tasks::{Claim, HeldTask, StoredAnswer, StoredStatus, TaskKey};
 use rusqlite::{Connection, Result, params};
 
-use super::operations::{Source, announce, delete, end, handler, question};
+use super::operations::{Source, announce, delete_expired, end, handler, question};
 use crate::millis::millis;
 
 /// Maximum number of expired tasks that one claim deletes.
-const MAX_DELETED: i64 = 500;
+const MAX_DELETED: u32 = 500;
 
 /// Returns the tasks that were taken, and those that ended because they were cancelled.
 pub(super) fn claim(
@@ -16,7 +16,7 @@ pub(super) fn claim(
     claim: &Claim,
     source: Source,
 ) -> Result<(Vec<HeldTask>, Vec<TaskKey>)> {
-    delete_expired(db, now)?;
+    delete_expired(db, now, MAX_DELETED)?;
     let (mut held, mut cancelled) = (Vec::new(), Vec::new());
     for (key, is_cancelled) in due(db, now, claim)? {
         if is_cancelled {
@@ -28,17 +28,6 @@ pub(super) fn claim(
         }
     }
     Ok((held, cancelled))
-}
-
-fn delete_expired(db: &Connection, now: i64) -> Result<()> {
-    let mut select = db.prepare_cached(
-        "SELECT key FROM mrtr_task WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
-    )?;
-    let expired = select.query_map([now, MAX_DELETED], |row| row.get(0).map(TaskKey))?;
-    for key in expired.collect::<Result<Vec<_>>>()? {
-        delete(db, key)?;
-    }
-    Ok(())
 }
 
 /// Returns due tasks for the handlers of a claim, each with whether it is to be cancelled.

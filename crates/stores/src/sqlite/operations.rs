@@ -11,6 +11,10 @@ use crate::millis::{millis, unix_millis};
 #[derive(Clone, Copy)]
 pub(super) struct Source(pub(super) i64);
 
+/// Maximum number of expired tasks that one creation deletes. There may be no claims while all
+/// permits for runs are taken.
+const MAX_DELETED: u32 = 4;
+
 /// The number of changes in the log.
 const MAX_CHANGES: i64 = 1_024;
 
@@ -21,6 +25,7 @@ pub(super) fn create(db: &Connection, now: i64, task: &NewTask, lease: Lease) ->
     }
     // It may have expired.
     delete(db, task.key)?;
+    delete_expired(db, now, MAX_DELETED)?;
     db.prepare_cached(
         "INSERT INTO mrtr_task (key, service, tool, version, min_version, lease, wake,
             entries_at_claim, created, updated, expires, retention, call, view)
@@ -201,6 +206,17 @@ pub(super) fn delete(db: &Connection, key: TaskKey) -> Result<()> {
     delete_parts(db, key)
 }
 
+pub(super) fn delete_expired(db: &Connection, now: i64, limit: u32) -> Result<()> {
+    let mut select = db.prepare_cached(
+        "SELECT key FROM mrtr_task WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
+    )?;
+    let expired = select.query_map(params![now, limit], |row| row.get(0).map(TaskKey))?;
+    for key in expired.collect::<Result<Vec<_>>>()? {
+        delete(db, key)?;
+    }
+    Ok(())
+}
+
 /// Adds a change to the log.
 pub(super) fn announce(db: &Connection, key: TaskKey, source: Source) -> Result<()> {
     db.prepare_cached("INSERT INTO mrtr_change (source, key) VALUES (?1, ?2)")?
@@ -232,4 +248,38 @@ pub(super) fn changes_since(
         }
     }
     Ok((last, keys))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mrtr_testkit::TempFolder;
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[test]
+    fn creations_delete_more_expired_tasks_than_they_add() {
+        let folder = TempFolder::new("sqlite-expired");
+        let db = schema::open(&folder.join("tasks.db")).unwrap();
+        let create = |number: u8, now: i64| {
+            let task = NewTask {
+                key: TaskKey([number; 32]),
+                service: "service".to_owned(),
+                handler: TaskHandler { tool: "tool".to_owned(), version: 1, min_version: 1 },
+                ttl: Some(Duration::from_secs(1)),
+                retention: Duration::from_secs(1),
+                call: Vec::new(),
+                view: Vec::new(),
+                entries: Vec::new(),
+            };
+            let lease = Lease { id: LeaseId([number; 16]), time: Duration::from_secs(1) };
+            create(&db, now, &task, lease).unwrap();
+            let count = "SELECT count(*) FROM mrtr_task";
+            db.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let counts = [(1, 0), (2, 0), (3, 0), (4, 1_000), (5, 1_000)];
+        assert_eq!(counts.map(|(number, now)| create(number, now)), [1, 2, 3, 1, 2]);
+    }
 }
