@@ -7,7 +7,7 @@ mod tokens;
 
 use std::sync::Arc;
 
-use super::authorization::{AuthorizationPage, Pending};
+use super::authorization::{AuthorizationPage, CallbackError, Pending};
 use super::bound_issuer::BoundIssuer;
 use super::error::LoginError;
 use super::message::{HttpRequest, HttpResponse};
@@ -17,7 +17,7 @@ use super::registration::{ClientRegistration, DynamicClient};
 use super::secret::Secret;
 use super::session::StoredSession;
 use super::signing_key::SigningKey;
-use super::token::TokenRequest;
+use super::token::{INVALID_CLIENT, TokenRequest};
 use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::{ResourceMetadata, ServerMetadata};
 use crate::scope::Scopes;
@@ -55,6 +55,8 @@ pub(crate) enum Event {
     /// A key, and its stored form.
     Key(SigningKey, Secret),
     Callback(String),
+    /// The page did not end with a callback.
+    NoCallback(String),
 }
 
 /// The kind of an assertion.
@@ -139,7 +141,8 @@ enum State {
     Discovering(Discovery),
     CreatingKey(Target),
     Registering(Target),
-    Authorizing(Target, ClientRegistration, Pending),
+    /// Waits for the user. True if the client was known before this login.
+    Authorizing(Target, ClientRegistration, Pending, bool),
     /// Waits for an assertion of the platform or the identity provider.
     Asserting(Target, Subject),
     /// Exchanges a login for an assertion at the identity provider.
@@ -209,7 +212,8 @@ impl Login {
             Reason::Expiring => {
                 let tokens = self.session.tokens.as_ref().ok_or(LoginError::Expired)?;
                 let issuer = Issuer::new(tokens.issuer.clone()).map_err(|_| LoginError::Expired)?;
-                let scopes = Scopes::default();
+                let scopes = Scopes::parse(&tokens.requested).unwrap_or_default();
+                let scopes = scopes.union(&self.options.scopes);
                 Discovery::of_issuer(tokens.resource.clone(), issuer, scopes)?
             }
             reason => {
@@ -219,6 +223,11 @@ impl Login {
         };
         let next = self.discovered(found, moment);
         self.advance(next)
+    }
+
+    /// Returns true if a request to the token endpoint is under way.
+    pub(crate) fn requests_token(&self) -> bool {
+        matches!(self.state, State::Requesting(..))
     }
 
     /// Returns the action after an event. After an error, the login is over.
@@ -254,8 +263,22 @@ impl Login {
             (State::Registering(target), Event::NoResponse(error)) => {
                 Err(LoginError::RegistrationRefused { issuer: target.issuer, error })
             }
-            (State::Authorizing(target, client, pending), Event::Callback(callback)) => {
-                let code = pending.code(&callback)?;
+            (State::Authorizing(target, client, _, is_known), Event::NoCallback(reason)) => {
+                // Perhaps the page has told the user that the client is unknown.
+                if is_known {
+                    self.lose_client(&target.issuer, client.id());
+                }
+                Err(LoginError::Driver { what: "the user agent", reason })
+            }
+            (State::Authorizing(target, client, pending, _), Event::Callback(callback)) => {
+                let code = pending.code(&callback).inspect_err(|error| {
+                    let codes = [INVALID_CLIENT, "unauthorized_client"];
+                    if matches!(error, CallbackError::Refused { error, .. }
+                        if codes.contains(&error.as_str()))
+                    {
+                        self.lose_client(&target.issuer, client.id());
+                    }
+                })?;
                 let form = vec![
                     ("grant_type", "authorization_code".into()),
                     ("code", code),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
-use tokio::task::Id;
+use tokio::sync::Notify;
 
 use super::bound_issuer::BoundIssuer;
 use super::drivers::Drivers;
@@ -36,7 +36,7 @@ pub(super) struct EndLogins(pub(super) Arc<Inner>);
 impl Drop for EndLogins {
     fn drop(&mut self) {
         for pending in self.0.lock().values().filter_map(|server| server.pending.as_ref()) {
-            pending.task.abort();
+            pending.cancel.notify_one();
         }
     }
 }
@@ -70,7 +70,7 @@ impl Inner {
     /// Forgets a server, and ends its login in progress.
     pub(super) fn forget(&self, url: &str) {
         if let Some(Server { pending: Some(pending), .. }) = self.lock().remove(url) {
-            pending.task.abort();
+            pending.cancel.notify_one();
         }
     }
 
@@ -126,15 +126,15 @@ impl Inner {
                     return Err(LoginError::LoggingOut(shown(url)));
                 }
                 begin(server)?;
-                let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
-                let task = login.abort_handle();
-                let login = login.map(|ended| {
-                    // The task is aborted by a logout.
+                let cancel = Arc::<Notify>::default();
+                let run =
+                    Arc::clone(self).run_and_settle(url.to_owned(), obtain, Arc::clone(&cancel));
+                let login = tokio::spawn(run).map(|ended| {
                     let failed = |error: &_| Arc::new(driver("the login", error));
                     ended.unwrap_or_else(|error| Err(failed(&error)))
                 });
                 let login = (Box::pin(login) as LoginFuture).shared();
-                server.pending = Some(Pending { login: login.clone(), task, is_refresh });
+                server.pending = Some(Pending { login: login.clone(), cancel, is_refresh });
                 Ok::<_, LoginError>(Some(login))
             })?;
             if let Some(login) = spawned {
@@ -147,24 +147,30 @@ impl Inner {
         self: Arc<Self>,
         url: String,
         obtain: Obtain,
+        cancel: Arc<Notify>,
     ) -> Result<(), Arc<LoginError>> {
         /// Makes room for the next login, also if a driver panics.
-        struct Settle<'a>(&'a Inner, &'a str, Option<Id>);
+        struct Settle<'a>(&'a Inner, &'a str, &'a Arc<Notify>);
         impl Drop for Settle<'_> {
             fn drop(&mut self) {
-                let is_own = |pending: &mut Pending| Some(pending.task.id()) == self.2;
+                let is_own = |pending: &mut Pending| Arc::ptr_eq(&pending.cancel, self.2);
                 self.0.with(self.1, |server| drop(server.pending.take_if(is_own)));
             }
         }
-        let _settle = Settle(&self, &url, tokio::task::try_id());
-        self.run(&url, obtain).await.map_err(Arc::new)
+        let _settle = Settle(&self, &url, &cancel);
+        self.run(&url, obtain, &cancel).await.map_err(Arc::new)
     }
 
     /// Obtains a token for a server, and stores it.
-    async fn run(self: &Arc<Self>, url: &str, obtain: Obtain) -> Result<(), LoginError> {
+    async fn run(
+        self: &Arc<Self>,
+        url: &str,
+        obtain: Obtain,
+        cancel: &Notify,
+    ) -> Result<(), LoginError> {
         let store = &self.drivers.store;
         let store_failed = |error| driver("the token store", &error);
-        let lock = store.lock(url).await.map_err(store_failed)?;
+        let lock = unless_cancelled(cancel, store.lock(url)).await?.map_err(store_failed)?;
         let stored = store.load(url).await.map_err(store_failed)?;
         let (in_use, before) = self.with(url, |server| (server.session.clone(), server.stored));
         let session = match (stored, before) {
@@ -186,7 +192,7 @@ impl Inner {
         }
         self.bound_issuer.load(&**store, &self.options).await.map_err(store_failed)?;
         let before = session.clone();
-        let (session, outcome) = match self.drive(url, obtain, session).await {
+        let (session, outcome) = match self.drive(url, obtain, session, cancel).await {
             Ok(session) => (session, Ok(())),
             Err((session, error)) if *session == before => {
                 if let Err(error) = self.bound_issuer.save(&**store, &self.options).await {
@@ -198,27 +204,25 @@ impl Inner {
             Err((session, error)) => (*session, Err(error)),
         };
         self.with(url, |server| server.adopt(session.clone()));
-        // It is stored also if a logout aborts this task meanwhile, and the logout waits for the
-        // lock: otherwise the session would be stored after it.
-        let saved = tokio::spawn(Arc::clone(self).save(url.to_owned(), session, lock)).await;
-        saved.map_err(|error| driver("the token store", &error))?;
+        self.save(url, session).await;
+        // Held until now: a logout, which waits for it, must not be followed by this session.
+        drop(lock);
         outcome
     }
 
-    /// Stores a session, and then releases the lock. A token that cannot be stored can be used.
-    async fn save(self: Arc<Self>, url: String, session: StoredSession, lock: Box<dyn Send>) {
+    /// Stores a session. A token that cannot be stored can be used.
+    async fn save(&self, url: &str, session: StoredSession) {
         let store = &self.drivers.store;
         let saved = async {
             self.bound_issuer.save(&**store, &self.options).await?;
-            store.save(&url, &session).await
+            store.save(url, &session).await
         };
         let saved = saved.await;
         let stored = if saved.is_ok() { Stored::Session } else { Stored::Outdated };
-        self.with(&url, |server| server.stored = stored);
+        self.with(url, |server| server.stored = stored);
         if let Err(error) = saved {
             tracing::warn!(target: "mrtr::auth", %error, "the session is not stored");
         }
-        drop(lock);
     }
 
     /// Carries out the actions of a login.
@@ -227,11 +231,12 @@ impl Inner {
         url: &str,
         obtain: Obtain,
         session: StoredSession,
+        cancel: &Notify,
     ) -> Result<StoredSession, (Box<StoredSession>, LoginError)> {
-        let begun = self.begin(url, obtain, session.clone()).await;
+        let begun = unless_cancelled(cancel, self.begin(url, obtain, session.clone())).await;
         let (mut login, mut receiver, fetcher) =
-            begun.map_err(|error| (Box::new(session), error))?;
-        let carried_out = self.carry_out(&mut login, &mut receiver, &fetcher).await;
+            begun.flatten().map_err(|error| (Box::new(session), error))?;
+        let carried_out = self.carry_out(&mut login, &mut receiver, &fetcher, cancel).await;
         let mut session = login.into_session();
         if !session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound) {
             session.dpop_key = None;
@@ -281,45 +286,62 @@ impl Inner {
         login: &mut Login,
         receiver: &mut Option<Box<dyn CallbackReceiver>>,
         fetcher: &Fetcher,
+        cancel: &Notify,
     ) -> Result<(), LoginError> {
         let mut action = login.start(&self.moment()?)?;
-        loop {
-            let event = match action {
-                Action::Fetch(request) => {
-                    tracing::debug!(target: "mrtr::auth", ?request, "login");
-                    match fetch(fetcher, request).await {
-                        Ok(response) => Event::Response(response),
-                        Err(reason) => Event::NoResponse(reason),
-                    }
-                }
-                Action::CreateKey => {
-                    let (key, stored) = new_key()?;
-                    Event::Key(key, stored)
-                }
-                Action::Assertion { subject, issuer, resource } => {
-                    let source = match subject {
-                        Subject::Identity => &self.drivers.assertion,
-                        Subject::RefreshToken => &self.drivers.identity_refresh_token,
-                    };
-                    match source {
-                        None => Event::NoAssertion("none".to_owned()),
-                        Some(source) => match source.assertion(issuer.as_str(), &resource).await {
-                            Ok(assertion) => Event::Assertion(assertion),
-                            Err(error) => Event::NoAssertion(error.to_string()),
-                        },
-                    }
-                }
-                Action::Authorize(page) => {
-                    let receiver = receiver.take();
-                    let receiver =
-                        receiver.ok_or_else(|| driver("the user agent", "used twice"))?;
-                    let callback = receiver.authorize(page).await;
-                    Event::Callback(callback.map_err(|error| driver("the user agent", &error))?)
-                }
-                Action::Finish => return Ok(()),
-            };
+        while !matches!(action, Action::Finish) {
+            let is_final = login.requests_token();
+            let event = self.event(action, receiver, fetcher);
+            // A refresh token that was sent is perhaps used up: the response brings the next one.
+            let event =
+                if is_final { event.await? } else { unless_cancelled(cancel, event).await?? };
             action = login.handle(event, &self.moment()?)?;
         }
+        Ok(())
+    }
+
+    /// Carries out an action.
+    async fn event(
+        &self,
+        action: Action,
+        receiver: &mut Option<Box<dyn CallbackReceiver>>,
+        fetcher: &Fetcher,
+    ) -> Result<Event, LoginError> {
+        Ok(match action {
+            Action::Fetch(request) => {
+                tracing::debug!(target: "mrtr::auth", ?request, "login");
+                match fetch(fetcher, request).await {
+                    Ok(response) => Event::Response(response),
+                    Err(reason) => Event::NoResponse(reason),
+                }
+            }
+            Action::CreateKey => {
+                let (key, stored) = new_key()?;
+                Event::Key(key, stored)
+            }
+            Action::Assertion { subject, issuer, resource } => {
+                let source = match subject {
+                    Subject::Identity => &self.drivers.assertion,
+                    Subject::RefreshToken => &self.drivers.identity_refresh_token,
+                };
+                match source {
+                    None => Event::NoAssertion("none".to_owned()),
+                    Some(source) => match source.assertion(issuer.as_str(), &resource).await {
+                        Ok(assertion) => Event::Assertion(assertion),
+                        Err(error) => Event::NoAssertion(error.to_string()),
+                    },
+                }
+            }
+            Action::Authorize(page) => {
+                let receiver = receiver.take();
+                let receiver = receiver.ok_or_else(|| driver("the user agent", "used twice"))?;
+                match receiver.authorize(page).await {
+                    Ok(callback) => Event::Callback(callback),
+                    Err(error) => Event::NoCallback(error.to_string()),
+                }
+            }
+            Action::Finish => return Err(driver("the login", "it is complete")),
+        })
     }
 
     async fn prepare(
@@ -340,5 +362,17 @@ impl Inner {
     fn moment(&self) -> Result<Moment, LoginError> {
         let seed = Seed::random().map_err(|error| driver("the operating system", &error))?;
         Ok(Moment { now: self.drivers.now(), seed })
+    }
+}
+
+/// Waits for `work`, unless the login is cancelled.
+async fn unless_cancelled<T>(
+    cancel: &Notify,
+    work: impl Future<Output = T>,
+) -> Result<T, LoginError> {
+    tokio::select! {
+        biased;
+        () = cancel.notified() => Err(driver("the login", "cancelled")),
+        done = work => Ok(done),
     }
 }

@@ -60,7 +60,7 @@ impl OAuthClient {
         });
         let _end = EndLogout(&self.0, url);
         if let Some(pending) = pending {
-            pending.task.abort();
+            pending.cancel.notify_one();
             let _ = pending.login.await;
         }
         let store = &self.0.drivers.store;

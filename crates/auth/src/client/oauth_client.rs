@@ -35,7 +35,8 @@ const MAX_LOGINS: u32 = 2;
 /// - If the server asks for further scopes, the user logs in for them, and the request is sent
 ///   again.
 /// - Requests that wait for the same token share one login. It continues if they are dropped, and
-///   ends with the last clone of the client.
+///   ends with the last clone of the client. A token that was requested by then is still stored, in
+///   a task of the runtime.
 /// - It must be used in a tokio runtime with time and I/O enabled.
 ///
 /// A client holds the tokens of one user, for any number of MCP servers. An application with
@@ -141,7 +142,13 @@ impl OAuthClient {
                 Err(error) if matches!(*error, LoginError::Expired) => {
                     inner.with(attempt.url, |server| server.session.tokens = None);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) if matches!(*error, LoginError::LoggingOut(_)) => {
+                    return Err(error.into());
+                }
+                // The server may have another authorization server by now. Its refusal tells.
+                Err(error) => {
+                    tracing::warn!(target: "mrtr::auth", %error, "cannot renew the access token");
+                }
             }
         }
         let seed = Seed::random()?;

@@ -197,19 +197,24 @@ pub(crate) struct DynamicClient {
     /// The redirect URI that was registered.
     #[serde(default)]
     pub(crate) redirect_uri: String,
+    /// True if the authorization server seems not to know the client any more. It is kept for the
+    /// refresh token, and replaced by the next login.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_lost: bool,
 }
 
 impl DynamicClient {
     /// Reads the response to a registration.
     pub(crate) fn parse(document: &[u8], redirect_uri: &str) -> Result<Self, serde_json::Error> {
         let client: Self = serde_json::from_slice(document)?;
-        Ok(Self { redirect_uri: redirect_uri.to_owned(), ..client })
+        Ok(Self { redirect_uri: redirect_uri.to_owned(), is_lost: false, ..client })
     }
 
-    /// Returns true if the client can be used with `redirect_uri`.
+    /// Returns true if the client can be used for a login with `redirect_uri`.
     pub(crate) fn is_usable(&self, redirect_uri: &str, now: u64) -> bool {
         let expires_at = self.client_secret_expires_at.filter(|at| *at > 0);
-        self.redirect_uri == redirect_uri && expires_at.is_none_or(|at| now < at)
+        let is_current = !self.is_lost && self.redirect_uri == redirect_uri;
+        is_current && expires_at.is_none_or(|at| now < at)
     }
 
     pub(crate) fn registration(&self) -> ClientRegistration {

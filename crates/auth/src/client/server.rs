@@ -7,7 +7,7 @@ use futures_util::future::Shared;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mrtr_transport::BoxError;
 use mrtr_transport::http::Attempt;
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
 use url::Url;
 
 use super::dpop::Proof;
@@ -57,7 +57,8 @@ pub(super) enum Stored {
 #[derive(Clone)]
 pub(super) struct Pending {
     pub(super) login: Shared<LoginFuture>,
-    pub(super) task: AbortHandle,
+    /// Ends the login, unless it has requested a token: the response must be stored.
+    pub(super) cancel: Arc<Notify>,
     /// True if it refreshes a token that expires, and does not ask the user.
     pub(super) is_refresh: bool,
 }
@@ -80,12 +81,12 @@ impl Server {
     pub(super) fn expiring(&self, now: u64) -> Option<Expiring> {
         let tokens = self.session.tokens.as_ref()?;
         if tokens.expires_at.is_some_and(|at| at <= now) {
-            Some(Expiring::Expired)
-        } else if tokens.refresh_at.is_some_and(|at| at <= now && self.refresh_after <= now) {
-            Some(Expiring::Soon)
-        } else {
-            None
+            return Some(Expiring::Expired);
         }
+        // A login may take as long as the user does, and brings another token anyway.
+        let logs_in = self.pending.as_ref().is_some_and(|pending| !pending.is_refresh);
+        let is_due = tokens.refresh_at.is_some_and(|at| at <= now && self.refresh_after <= now);
+        (is_due && !logs_in).then_some(Expiring::Soon)
     }
 
     /// Pauses refreshes for a while.

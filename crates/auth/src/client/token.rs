@@ -173,6 +173,9 @@ struct ClientAssertion<'a> {
 /// The error code of a grant, such as a refresh token, that is not valid (any more).
 pub(crate) const INVALID_GRANT: &str = "invalid_grant";
 
+/// The error code of a client that is not known, or did not authenticate (RFC 6749, section 5.2).
+pub(crate) const INVALID_CLIENT: &str = "invalid_client";
+
 const TRANSIENT: &str = "the server is overloaded or has failed";
 
 /// A response of a token endpoint.
@@ -245,6 +248,8 @@ impl TokenResponse {
             "bad_refresh_token" | "invalid_refresh_token" | "bad_verification_code" => {
                 Self::Refused(INVALID_GRANT.to_owned())
             }
+            // GitHub's code for `invalid_client`.
+            "incorrect_client_credentials" => Self::Refused(INVALID_CLIENT.to_owned()),
             _ => Self::Refused(error),
         }
     }

@@ -16,7 +16,7 @@ use crate::client::ClientRegistration;
 use crate::client::Secret;
 use crate::client::fetch::fetch;
 use crate::client::random::Seed;
-use crate::client::token::{TokenRequest, TokenResponse};
+use crate::client::token::{INVALID_CLIENT, INVALID_GRANT, TokenRequest, TokenResponse};
 use crate::fetch::Fetcher;
 use crate::identifier::Issuer;
 use crate::in_use::InUse;
@@ -205,7 +205,11 @@ impl Inner {
                 if newer.as_ref().is_some_and(|newer| *newer != found) {
                     return Ok(self.account_of(newer));
                 }
-                self.store.delete(&owner, &self.id).await.map_err(Error::internal)?;
+                // Others may not come from the third party at all: the user is asked to authorize
+                // again, but the refresh token may still be good.
+                if MEANS_LOST.contains(&code.as_str()) {
+                    self.store.delete(&owner, &self.id).await.map_err(Error::internal)?;
+                }
                 Ok(None)
             }
             Err(TokenError::Refused(why) | TokenError::Failed(why)) => {
@@ -261,11 +265,15 @@ impl Inner {
     }
 }
 
+/// The error codes that say that a refresh token is of no use any more.
+const MEANS_LOST: [&str; 4] =
+    [INVALID_GRANT, "interaction_required", "login_required", "consent_required"];
+
 /// Returns true if a refusal is about the client or its request, and says nothing about the
 /// account.
 pub(super) fn is_about_client(code: &str) -> bool {
     let codes = [
-        "invalid_client",
+        INVALID_CLIENT,
         "invalid_request",
         "invalid_scope",
         "unauthorized_client",

@@ -200,6 +200,10 @@ fn check(claims: &Object<'_>, policy: &Policy<'_>, now: u64) -> Result<Claims, I
         Some(client) => Some(client),
         None => text(claims, "azp")?,
     };
+    // As Okta and version 1.0 of Entra ID name it. Elsewhere, they may be something else.
+    let others = ["cid", "appid"].into_iter();
+    let client =
+        client.or_else(|| others.filter_map(|name| text(claims, name).ok()).flatten().next());
     let subject = text(claims, "sub")?.or(client.filter(|_| policy.client_as_subject));
     Ok(Claims {
         subject: subject.ok_or(InvalidToken::Missing("sub"))?.to_owned(),
@@ -397,6 +401,16 @@ mod tests {
         assert_eq!(checked(neither), Err(InvalidToken::Missing("sub")));
         let party = checked(json!({ "sub": null, "client_id": null, "azp": "other" })).unwrap();
         assert_eq!(party.client.as_deref(), Some("other"));
+        for (others, expected) in [
+            (json!({ "cid": "okta" }), Some("okta")),
+            (json!({ "cid": 17, "appid": "entra" }), Some("entra")),
+            (json!({ "cid": 17 }), None),
+            (json!({ "azp": "standard", "cid": "okta" }), Some("standard")),
+        ] {
+            let mut claims = changed(json!({ "client_id": null }));
+            claims.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+            assert_eq!(check(&claims, &POLICY).unwrap().client.as_deref(), expected, "{others}");
+        }
     }
 
     #[test]

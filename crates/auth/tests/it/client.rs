@@ -73,10 +73,10 @@ async fn login_continues_without_the_request_that_began_it() {
         biased;
         _ = &mut first => panic!("the page is held"),
         _ = &mut second => panic!("the page is held"),
-        () = world.page_opened() => {}
+        () = world.held() => {}
     }
     drop(first);
-    world.release_page();
+    world.release();
     assert_eq!(second.await.unwrap(), StatusCode::OK);
     assert_eq!(world.pages().len(), 1);
 }

@@ -161,6 +161,24 @@ async fn another_user_who_opens_the_link_connects_nothing() {
     assert_eq!(world.accounts.load(&alice(), "third").await.unwrap(), None);
 }
 
+/// The last code is not one of OAuth: it may come from a gateway.
+#[tokio::test]
+async fn account_is_kept_if_a_refusal_is_not_about_it() {
+    let world = World::start().await;
+    world.third.issue_for(3600);
+    world.connect().await;
+    world.advance(3600);
+    for (error, asks) in [("incorrect_client_credentials", false), ("Forbidden", true)] {
+        world.third.refuse_with(Some(error));
+        let result = world.call(0, &alice(), &json!({})).await;
+        assert_eq!(result["resultType"] == "input_required", asks, "{error}: {result}");
+    }
+    world.third.refuse_with(None);
+    let result = world.call(0, &alice(), &json!({})).await;
+    assert_eq!(result["resultType"], "complete", "{result}");
+    assert_eq!(world.third.granted(), 2);
+}
+
 #[tokio::test]
 async fn forged_callbacks_connect_nothing() {
     let world = World::start().await;

@@ -59,7 +59,7 @@ impl Login {
                     target.scopes = target.scopes.union(&Scopes::new(["offline_access"])?);
                 }
                 match self.known_client(&target, moment)? {
-                    Some(client) => self.authorize(target, client, moment),
+                    Some(client) => self.authorize(target, client, true, moment),
                     None => self.register(target),
                 }
             }
@@ -144,10 +144,16 @@ impl Login {
         } else {
             self.session.clients.insert(issuer, client);
         }
-        self.authorize(target, registration, moment)
+        self.authorize(target, registration, false, moment)
     }
 
-    fn authorize(&self, target: Target, client: ClientRegistration, moment: &Moment) -> Next {
+    fn authorize(
+        &self,
+        target: Target,
+        client: ClientRegistration,
+        is_known: bool,
+        moment: &Moment,
+    ) -> Next {
         let key = self.key.as_ref().filter(|_| self.uses_dpop);
         let thumbprint = key.map(SigningKey::thumbprint).transpose()?;
         let parameters = Parameters {
@@ -176,7 +182,7 @@ impl Login {
             scopes: target.scopes.clone(),
         };
         let action = Action::Authorize(page);
-        Ok((State::Authorizing(target, client, pending), action))
+        Ok((State::Authorizing(target, client, pending, is_known), action))
     }
 
     pub(super) fn asserted(

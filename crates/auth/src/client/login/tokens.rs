@@ -5,10 +5,10 @@ use crate::client::error::LoginError;
 use crate::client::login::Moment;
 use crate::client::message::HttpResponse;
 use crate::client::options::Grant;
-use crate::client::registration::{ClientRegistration, DynamicClient};
+use crate::client::registration::ClientRegistration;
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
-use crate::client::token::{Granted, INVALID_GRANT, TokenRequest, TokenResponse};
+use crate::client::token::{Granted, INVALID_CLIENT, INVALID_GRANT, TokenRequest, TokenResponse};
 use crate::identifier::Issuer;
 use crate::scope::Scopes;
 
@@ -81,7 +81,10 @@ impl Login {
                 Err(LoginError::TokenFailed { issuer, reason })
             }
             TokenResponse::Refused(error) => {
-                self.forget_client(&issuer, &request, &error);
+                // Nothing is registered without the user.
+                if error == INVALID_CLIENT && !matches!(self.reason, Reason::Expiring) {
+                    self.lose_client(&issuer, request.client_id());
+                }
                 if purpose != Purpose::Refresh {
                     return Err(LoginError::TokenRefused { issuer, error });
                 }
@@ -100,16 +103,12 @@ impl Login {
         }
     }
 
-    /// Forgets the client that was registered dynamically if its server does not know it any more:
-    /// the next page has that of a new one.
-    fn forget_client(&mut self, issuer: &Issuer, request: &TokenRequest, error: &str) {
-        let is_own = |client: &DynamicClient| client.registration().id() == request.client_id();
-        // Nothing is registered without the user.
-        if error == "invalid_client"
-            && !matches!(self.reason, Reason::Expiring)
-            && self.session.clients.get(issuer.as_str()).is_some_and(is_own)
-        {
-            self.session.clients.remove(issuer.as_str());
+    /// Marks the client that was registered dynamically as lost, so that the next login registers a
+    /// new one.
+    pub(super) fn lose_client(&mut self, issuer: &Issuer, id: &str) {
+        let client = self.session.clients.get_mut(issuer.as_str());
+        if let Some(client) = client.filter(|client| client.registration().id() == id) {
+            client.is_lost = true;
         }
     }
 

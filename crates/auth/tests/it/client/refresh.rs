@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
-use mrtr_auth::client::FileStore;
+use mrtr_auth::client::{ClientRegistration, FileStore, OAuthClient};
 use serde_json::json;
 
 use super::world::World;
@@ -110,6 +110,107 @@ async fn client_that_its_server_does_not_know_any_more_is_registered_again() {
     assert_eq!(registered(), 2);
     world.script(|script| script.token_error = None);
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn token_that_expires_soon_is_used_while_the_user_logs_in_for_more_scopes() {
+    clock!(NOW);
+    let world = World::start().await;
+    let client = world.builder().clock(|| NOW.load(Ordering::Relaxed)).build().unwrap();
+    let http = world.http(client);
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.needs = "booking:pay".to_owned();
+        script.holds_pages = true;
+    });
+    let mut paying = Box::pin(world.call(&http));
+    tokio::select! {
+        biased;
+        _ = &mut paying => panic!("the page is held"),
+        () = world.held() => {}
+    }
+    world.script(|script| script.needs.clear());
+    NOW.fetch_add(3000, Ordering::Relaxed);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    world.release();
+    assert_eq!(paying.await.unwrap(), StatusCode::OK);
+}
+
+/// Perhaps the page said that the client is unknown.
+#[tokio::test]
+async fn client_is_registered_again_after_a_page_without_a_callback() {
+    let world = World::start().await;
+    world.script(|script| script.has_refresh_tokens = false);
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    let registered = || world.bodies("/register").len();
+    for (abandons_pages, expected) in [(true, 1), (true, 2), (true, 2), (false, 3)] {
+        world.script(|script| {
+            script.valid_tokens.clear();
+            script.abandons_pages = abandons_pages;
+        });
+        assert_eq!(world.call(&http).await.is_err(), abandons_pages);
+        assert_eq!(registered(), expected);
+    }
+}
+
+/// The secret of the former client is needed for the refresh token, which may be good yet.
+#[tokio::test]
+async fn refresh_token_of_a_client_that_seemed_lost_is_used_later() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.valid_tokens.clear();
+        script.token_error = Some("invalid_client");
+        script.abandons_pages = true;
+    });
+    world.call(&http).await.unwrap_err();
+    world.script(|script| script.token_error = None);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!(grants(&world).last().unwrap(), "refresh_token");
+    let clients: Vec<_> =
+        world.forms("/token").iter().map(|form| form["client_id"].clone()).collect();
+    assert_eq!(clients.first(), clients.last());
+}
+
+#[tokio::test]
+async fn renewed_token_has_the_scopes_of_the_first() {
+    clock!(NOW);
+    let world = World::start().await;
+    world.script(|script| script.has_refresh_tokens = false);
+    let client = ClientRegistration::with_secret("app", "secret-of-app");
+    let client = OAuthClient::client_credentials(client).scopes(["booking:list"]);
+    let http = world.http(client.clock(|| NOW.load(Ordering::Relaxed)).build().unwrap());
+    for _ in 0..3 {
+        world.call(&http).await.unwrap();
+        NOW.fetch_add(3000, Ordering::Relaxed);
+    }
+    let scopes: Vec<_> = world.forms("/token").iter().map(|form| form["scope"].clone()).collect();
+    assert_eq!(scopes, ["booking:list booking:read"; 3]);
+}
+
+/// The refresh fails, so the server's refusal says where tokens come from now.
+#[tokio::test]
+async fn expired_session_follows_the_server_to_another_authorization_server() {
+    clock!(NOW);
+    let (former, world) = (World::start().await, World::start().await);
+    world.script(|script| {
+        script.issuer = former.issuer();
+        script.accepts_any_token = true;
+    });
+    let client = world.builder().clock(|| NOW.load(Ordering::Relaxed)).build().unwrap();
+    let http = world.http(client);
+    world.call(&http).await.unwrap();
+    assert_eq!((grants(&former).len(), grants(&world).len()), (1, 0));
+    former.script(|script| script.server_metadata = json!("gone"));
+    world.script(|script| {
+        script.issuer = world.issuer();
+        script.accepts_any_token = false;
+    });
+    NOW.fetch_add(3600, Ordering::Relaxed);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!((grants(&former).len(), grants(&world).len()), (1, 1));
 }
 
 #[tokio::test]

@@ -45,11 +45,65 @@ async fn login_ends_with_its_client_and_frees_the_lock() {
         tokio::select! {
             biased;
             _ = &mut first => panic!("the page is held"),
-            () = world.page_opened() => {}
+            () = world.held() => {}
         }
     }
     world.script(|script| script.holds_pages = false);
     assert_eq!(world.call(&world.http(build())).await.unwrap(), StatusCode::OK);
+}
+
+/// The refresh token is used up when it has been sent: without the next one, the user would have to
+/// log in again.
+#[tokio::test]
+async fn refreshed_token_is_stored_also_if_the_client_is_dropped_meanwhile() {
+    let world = World::start().await;
+    let directory = Directory::new("dropped");
+    let build = || world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    {
+        let http = world.http(build());
+        world.call(&http).await.unwrap();
+        world.script(|script| {
+            script.valid_tokens.clear();
+            script.holds_tokens = true;
+        });
+        let mut refresh = Box::pin(world.call(&http));
+        tokio::select! {
+            biased;
+            _ = &mut refresh => panic!("the token is held"),
+            () = world.held() => {}
+        }
+    }
+    world.script(|script| script.holds_tokens = false);
+    world.release();
+    // It waits for the lock of the former client.
+    assert_eq!(world.call(&world.http(build())).await.unwrap(), StatusCode::OK);
+    assert_eq!(grants(&world), ["authorization_code", "refresh_token"]);
+}
+
+/// Otherwise a new refresh token would stay valid after the logout.
+#[tokio::test]
+async fn logout_during_a_refresh_revokes_the_new_token() {
+    let world = World::start().await;
+    let client = world.client();
+    let http = world.http(client.clone());
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.valid_tokens.clear();
+        script.holds_tokens = true;
+    });
+    let mut refresh = Box::pin(world.call(&http));
+    tokio::select! {
+        biased;
+        _ = &mut refresh => panic!("the token is held"),
+        () = world.held() => {}
+    }
+    let url = world.mcp_url();
+    let mut logout = pin!(client.log_out(&url));
+    assert!(futures_util::poll!(&mut logout).is_pending());
+    world.script(|script| script.holds_tokens = false);
+    world.release();
+    assert_eq!(logout.await.unwrap(), Logout::Revoked);
+    assert_eq!(world.forms("/revoke")[0]["token"], "refresh-2");
 }
 
 #[tokio::test]
@@ -132,10 +186,10 @@ async fn logout_ends_a_login_in_progress() {
     tokio::select! {
         biased;
         _ = &mut first => panic!("held"),
-        () = world.page_opened() => {}
+        () = world.held() => {}
     }
     client.log_out(&world.mcp_url()).await.unwrap();
-    world.release_page();
+    world.release();
     let _ = first.await;
     assert!(!client.session(&world.mcp_url()).await.unwrap().is_logged_in());
 }

@@ -54,6 +54,10 @@ pub(crate) struct Script {
     pub(crate) token_error: Option<&'static str>,
     pub(crate) expires_in: Value,
     pub(crate) holds_pages: bool,
+    pub(crate) holds_tokens: bool,
+    /// Pages end without a callback.
+    pub(crate) abandons_pages: bool,
+    pub(crate) has_refresh_tokens: bool,
     /// The metadata of the authorization server is that of OpenID Connect.
     pub(crate) is_openid: bool,
     /// Replaces the parameters of the callback.
@@ -123,6 +127,9 @@ impl World {
             token_error: None,
             expires_in: json!(3600),
             holds_pages: false,
+            holds_tokens: false,
+            abandons_pages: false,
+            has_refresh_tokens: true,
             is_openid: false,
             callback: |_| {},
             issued: 0,
@@ -179,11 +186,12 @@ impl World {
         Ok(response.await?.status())
     }
 
-    pub(crate) async fn page_opened(&self) {
+    /// Waits for a page or a token that is held.
+    pub(crate) async fn held(&self) {
         self.state.opened.notified().await;
     }
 
-    pub(crate) fn release_page(&self) {
+    pub(crate) fn release(&self) {
         self.state.released.notify_one();
     }
 
@@ -272,6 +280,17 @@ fn proof_claims(headers: &HeaderMap) -> Option<Value> {
 
 impl State {
     async fn respond(&self, server: &'static str, request: Request) -> Response {
+        let is_token = request.uri().path() == "/token";
+        let response = self.response(server, request).await;
+        let holds = is_token && self.script.lock().unwrap().holds_tokens;
+        if holds {
+            self.opened.notify_one();
+            self.released.notified().await;
+        }
+        response
+    }
+
+    async fn response(&self, server: &'static str, request: Request) -> Response {
         let (head, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let path = head.uri.path().to_owned();
@@ -393,7 +412,8 @@ fn token(script: &mut Script, form: &Pairs, headers: &HeaderMap) -> Response {
     let (access, refresh) =
         (format!("access-{}", script.issued), format!("refresh-{}", script.issued));
     script.valid_tokens.insert(access.clone(), scope.clone());
-    script.valid_refresh_tokens.insert(refresh.clone());
+    let refresh = script.has_refresh_tokens.then_some(refresh);
+    script.valid_refresh_tokens.extend(refresh.clone());
     axum::Json(json!({
         "access_token": access,
         "token_type": if proof.is_some() && script.scheme == "DPoP" { "DPoP" } else { "Bearer" },
@@ -421,12 +441,15 @@ impl CallbackReceiver for User {
     fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String> {
         Box::pin(async move {
             let callback = self.0.consent(&page);
-            let holds = self.0.script.lock().unwrap().holds_pages;
+            let (holds, abandons) = {
+                let script = self.0.script.lock().unwrap();
+                (script.holds_pages, script.abandons_pages)
+            };
             if holds {
                 self.0.opened.notify_one();
                 self.0.released.notified().await;
             }
-            Ok(callback)
+            if abandons { Err("no callback".into()) } else { Ok(callback) }
         })
     }
 }

@@ -38,6 +38,8 @@ struct Issued {
     requests: usize,
     granted: usize,
     expires_in: Option<u64>,
+    /// Refuses all requests.
+    error: Option<&'static str>,
     /// What happens before the next response.
     before_response: Option<BoxFuture<'static, ()>>,
 }
@@ -74,6 +76,10 @@ impl ThirdParty {
         self.0.lock().unwrap().expires_in = Some(seconds);
     }
 
+    pub(crate) fn refuse_with(&self, error: Option<&'static str>) {
+        self.0.lock().unwrap().error = error;
+    }
+
     /// Lets something happen before the next response.
     pub(crate) fn before_response(&self, event: impl Future<Output = ()> + Send + 'static) {
         self.0.lock().unwrap().before_response = Some(Box::pin(event));
@@ -92,7 +98,10 @@ async fn token(State(third): State<ThirdParty>, body: String) -> (StatusCode, Js
     }
     let mut issued = third.0.lock().unwrap();
     issued.requests += 1;
-    let refused = || (StatusCode::BAD_REQUEST, Json(json!({ "error": "invalid_grant" })));
+    let refuse = |error| (StatusCode::BAD_REQUEST, Json(json!({ "error": error })));
+    if let Some(error) = issued.error {
+        return refuse(error);
+    }
     assert_eq!((form["client_id"].as_str(), form["client_secret"].as_str()), ("booking", SECRET));
     let is_valid = match form["grant_type"].as_str() {
         "refresh_token" => issued.refresh_tokens.remove(&form["refresh_token"]),
@@ -103,7 +112,7 @@ async fn token(State(third): State<ThirdParty>, body: String) -> (StatusCode, Js
         }
     };
     if !is_valid {
-        return refused();
+        return refuse("invalid_grant");
     }
     issued.granted += 1;
     let n = issued.granted;
