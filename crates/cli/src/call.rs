@@ -18,10 +18,11 @@ use mrtr::schema::uri;
 use mrtr::terminal::sanitize_line;
 use mrtr::{CallError, Client};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::answers::{Answers, read_json};
-use crate::failure::{Failure, Result, UNREACHABLE};
+use crate::failure::{Failure, Result};
 use crate::interactive;
 use crate::options::{Call, Cancel};
 use crate::output::{self, dim};
@@ -62,8 +63,8 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
 
 /// Follows a task until it ends or asks, unless it is to be left at once.
 ///
-/// If it takes longer than the timeout, or the server cannot be reached, it can be resumed: the
-/// server continues with it.
+/// If it takes longer than the timeout, or a request about it fails, it can be resumed: the server
+/// continues with it.
 async fn follow(
     client: &Client<HttpConnection>,
     outcome: &mut CallOutcome<CallToolResult>,
@@ -78,9 +79,10 @@ async fn follow(
     let why = match timeout(Duration::from_secs(call.server.timeout), follow).await {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => {
-            let has_expired = error.is_task_expired();
+            let has_ended =
+                error.is_task_failed() || error.is_task_cancelled() || error.is_task_expired();
             let failure = Failure::from(error);
-            if has_expired || failure.code != UNREACHABLE {
+            if has_ended {
                 return Err(failure);
             }
             failure.message
@@ -123,18 +125,12 @@ impl Call {
         self.tool.as_deref().unwrap_or_default()
     }
 
-    fn arguments(&self) -> Result<Value> {
-        if let Some(text) = &self.arguments {
-            let invalid = |reason: &str| Failure::usage(format!("--arguments: {reason}"));
-            let arguments =
-                serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
-            return match arguments {
-                Value::Object(_) => Ok(arguments),
-                _ => Err(invalid("expected a JSON object")),
-            };
+    fn arguments(&self) -> Result<Box<RawValue>> {
+        match &self.arguments {
+            Some(text) => interactive::arguments_object(text)
+                .map_err(|reason| Failure::usage(format!("--arguments: {reason}"))),
+            None => interactive::named_arguments(self.args.iter().map(String::as_str)),
         }
-        let arguments = interactive::named_arguments(self.args.iter().map(String::as_str))?;
-        Ok(Value::Object(arguments))
     }
 }
 

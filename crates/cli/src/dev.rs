@@ -15,6 +15,7 @@ use mrtr::schema::form::FormSchema;
 use mrtr::schema::tool::Tool;
 use mrtr::terminal::{self, sanitize_line};
 use mrtr::{Client, KeyRing, development};
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
 use self::project::Project;
@@ -161,13 +162,12 @@ impl Session {
 
     async fn call(&self, tool: &str, arguments: &str) -> Result<()> {
         let arguments = match arguments {
-            "" => self.ask_arguments(tool).await?,
-            json if json.starts_with('{') => serde_json::from_str(json)
-                .map_err(|error| Failure::usage(format!("arguments: {error}")))?,
+            "" => to_raw_value(&self.ask_arguments(tool).await?).map_err(Failure::usage)?,
+            json if json.starts_with('{') => interactive::arguments_object(json)
+                .map_err(|reason| Failure::usage(format!("arguments: {reason}")))?,
             named => interactive::named_arguments(named.split_whitespace())?,
         };
-        let arguments = Value::Object(arguments);
-        let client = self.client(arguments.to_string());
+        let client = self.client(arguments.get().to_owned());
         let result = client.call_tool(tool, arguments).await?;
         interactive::show_result(&result);
         if result.is_error {

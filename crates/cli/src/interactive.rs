@@ -1,15 +1,17 @@
 //! Calls whose questions are answered from a file or at the terminal.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use mrtr::client::{InputContext, Transport};
+use mrtr::schema::content::{ContentBlock, EmbeddedResource};
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::InputRequest;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::terminal::{self, sanitize, sanitize_line};
 use mrtr::{ClientBuilder, ElicitResult};
-use serde_json::{Map, Value};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::answers::Answers;
 use crate::failure::{Failure, Result};
@@ -70,28 +72,55 @@ fn is_interrupted(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::Interrupted)
 }
 
+/// Reads arguments that are given as an object. Its text is kept: a number may have more digits
+/// than the types of this program.
+pub(crate) fn arguments_object(text: &str) -> std::result::Result<Box<RawValue>, String> {
+    let arguments: Box<RawValue> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if arguments.get().starts_with('{') {
+        Ok(arguments)
+    } else {
+        Err("expected a JSON object".to_owned())
+    }
+}
+
 /// Reads arguments that are given one by one, as `NAME=VALUE`. A value that is not JSON is text.
 pub(crate) fn named_arguments<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<Map<String, Value>> {
-    let mut named = Map::new();
+) -> Result<Box<RawValue>> {
+    let mut named = BTreeMap::new();
     for argument in arguments {
         let (name, value) = argument
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("argument {argument:?}: expected NAME=VALUE")))?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-        if named.insert(name.to_owned(), value).is_some() {
+        let value = serde_json::from_str::<Box<RawValue>>(value)
+            .or_else(|_| to_raw_value(value))
+            .map_err(Failure::usage)?;
+        if named.insert(name, value).is_some() {
             return Err(Failure::usage(format!("argument {name}: given more than once")));
         }
     }
-    Ok(named)
+    to_raw_value(&named).map_err(Failure::usage)
 }
 
-/// Prints the result of a call.
+/// Prints the result of a call: texts, and a line for each other block. A result without content
+/// is the structured one.
 pub(crate) fn show_result(result: &CallToolResult) {
-    if result.content.iter().any(|block| block.as_text().is_some()) {
-        output::line(&sanitize(&result.text()));
-    } else {
-        output::json(&result.content);
+    if let (true, Some(structured)) = (result.content.is_empty(), &result.structured_content) {
+        return output::json(structured);
+    }
+    for block in &result.content {
+        let line = match block {
+            ContentBlock::Text(text) => sanitize(&text.text),
+            ContentBlock::Image(image) => format!("[image: {}]", sanitize_line(&image.mime_type)),
+            ContentBlock::Audio(audio) => format!("[audio: {}]", sanitize_line(&audio.mime_type)),
+            ContentBlock::ResourceLink(link) => format!("[link: {}]", sanitize_line(&link.uri)),
+            ContentBlock::Resource(EmbeddedResource { resource, .. }) => {
+                let uri = format!("[resource: {}]", sanitize_line(&resource.uri));
+                let text = resource.text.as_deref().map(|text| format!("\n{}", sanitize(text)));
+                uri + &text.unwrap_or_default()
+            }
+            _ => "[content of another type]".to_owned(),
+        };
+        output::line(&line);
     }
 }

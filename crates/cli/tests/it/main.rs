@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use mrtr::auth::resource::{IntrospectionIssuer, ProtectedResource};
 use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::schema::content::{ContentBlock, EmbeddedResource, MediaContent, ResourceContents};
 use mrtr::{Context, Error, KeyRing, Result, Server, SharedKeyRing, Tool};
 use mrtr_testkit::Issuer;
 use schemars::JsonSchema;
@@ -141,13 +142,14 @@ fn serve_task() -> String {
                 "createdAt": "2026-11-24T10:30:00Z", "lastUpdatedAt": "2026-11-24T10:30:00Z",
                 "ttlMs": null, "pollIntervalMs": 100 });
             let params = &request["params"];
+            let mut error = Value::Null;
             let result = match request["method"].as_str().unwrap() {
                 "server/discover" => {
                     json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })
                 }
                 "tools/call" => {
-                    if params["name"] == "endless" {
-                        answered = json!("endless");
+                    if params["name"] == "endless" || params["name"] == "refused" {
+                        answered = params["name"].clone();
                     }
                     task["resultType"] = json!("task");
                     task
@@ -157,6 +159,10 @@ fn serve_task() -> String {
                     task
                 }
                 "tasks/get" if answered == "endless" => task,
+                "tasks/get" if answered == "refused" => {
+                    error = json!({ "code": -32603, "message": "the store is down" });
+                    Value::Null
+                }
                 "tasks/get" if answered.is_null() => {
                     let form = json!({ "type": "object", "properties": { "year": { "type": "integer" } } });
                     task["status"] = json!("input_required");
@@ -179,8 +185,10 @@ fn serve_task() -> String {
                     json!({ "resultType": "complete" })
                 }
             };
-            let body =
-                json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string();
+            let mut body = json!({ "jsonrpc": "2.0", "id": request["id"] });
+            let name = if error.is_null() { "result" } else { "error" };
+            body[name] = if error.is_null() { result } else { error };
+            let body = body.to_string();
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
             let length = body.len();
             write!(stream.get_mut(), "{head}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
@@ -309,6 +317,47 @@ fn task_that_takes_longer_than_the_timeout_can_be_resumed() {
     );
     let cancelled = mrtr(&["cancel", &url, &file]);
     assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
+}
+
+#[test]
+fn task_can_be_resumed_after_a_request_about_it_was_refused() {
+    let (url, scratch) = (serve_task(), scratch("refused"));
+    let file = scratch.join("task.json").to_str().unwrap().to_owned();
+    let refused = mrtr(&["call", &url, "refused", "--pause", &file]);
+    let stderr = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(5), "{stderr}");
+    assert!(
+        stderr.contains("the store is down") && stderr.contains("The running call"),
+        "{stderr}"
+    );
+    let cancelled = mrtr(&["cancel", &url, &file]);
+    assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
+}
+
+#[test]
+fn result_shows_all_content_and_arguments_keep_their_digits() {
+    let url = serve_tool(|| {
+        #[derive(Deserialize, JsonSchema)]
+        struct Arguments {
+            amount: u128,
+        }
+        Tool::new("show", "Shows an amount", async |Arguments { amount }: Arguments| {
+            let page = ResourceContents::text("file:///page", "its text");
+            vec![
+                ContentBlock::text(amount.to_string()),
+                ContentBlock::Image(MediaContent::new("AAAA", "image/png")),
+                ContentBlock::Resource(EmbeddedResource::new(page)),
+            ]
+        })
+    });
+    let amount = "123456789012345678901234567890";
+    let object = format!(r#"{{"amount":{amount}}}"#);
+    for arguments in [["--arg", &format!("amount={amount}")], ["--arguments", &object]] {
+        let shown = mrtr(&[&["call", &url, "show"], &arguments[..]].concat());
+        let expected =
+            format!("{amount}\n[image: image/png]\n[resource: file:///page]\nits text\n");
+        assert_eq!(text(&shown.stdout), expected, "{}", text(&shown.stderr));
+    }
 }
 
 /// Checks the exit codes that the help documents.
