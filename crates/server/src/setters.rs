@@ -139,7 +139,8 @@ macro_rules! call_setters {
             }
 
             /// Sets the maximum number of rounds that may end without a result. Default: 100. Zero
-            /// is a build error.
+            /// is a build error. Hand-overs to other replicas, of which there are at most two, do
+            /// not count.
             ///
             /// A call that needs more fails.
             pub fn max_rounds(mut self, rounds: u32) -> Self {

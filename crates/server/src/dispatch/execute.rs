@@ -338,12 +338,14 @@ impl<'a> RoundExecution<'a> {
 
     /// Seals the state of the call, and returns it with the open questions.
     fn suspend(&self, open: &[OpenInput], content: CallStateContent) -> Outcome {
-        let max_rounds = self.target.options.max_rounds;
-        if self.round.rounds() >= max_rounds.into() {
-            return Err(self.fault_response(&Fault::too_many_rounds(max_rounds)));
-        }
         let now = self.server.clock.now();
         let meta = self.round.next_meta(now).map_err(|fault| self.fault_response(&fault))?;
+        // A call is not to fail because it was handed over.
+        let rounds = meta.rounds.saturating_sub(meta.hand_overs.into());
+        let max_rounds = self.target.options.max_rounds;
+        if rounds > max_rounds.into() {
+            return Err(self.fault_response(&Fault::too_many_rounds(max_rounds)));
+        }
         let pending =
             open.iter().map(|open| (Arc::clone(&open.key), open.question.digest())).collect();
         let saved = CallState { version: self.version, meta, pending, content };

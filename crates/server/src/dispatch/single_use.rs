@@ -2,7 +2,6 @@
 //! kept in the [store](crate::single_use).
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mrtr_codec::encoding::{Decoder, Encoder};
@@ -41,7 +40,7 @@ const ANSWERED: u8 = 1;
 /// The response is not kept: it is too long, the store is full, or single use is strict.
 const SPENT: u8 = 2;
 /// The outcome of the round is unknown, so only the same answers may try it again. The entry
-/// contains the number of the next attempt, which is claimed under a key of its own.
+/// contains the random identity of the next attempt, which is claimed under a key of its own.
 const AGAIN: u8 = 3;
 
 /// A single-use state, and the answers that arrived with it.
@@ -56,8 +55,6 @@ pub(super) struct SingleUseClaim<'a> {
     timeout: Duration,
     /// True if even the identical request is refused once the first has completed.
     strict: bool,
-    /// The number of this attempt.
-    attempt: AtomicU8,
 }
 
 /// The result of claiming a state.
@@ -90,16 +87,7 @@ impl<'a> SingleUseClaim<'a> {
         let id = Digest::from_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
         let key = hex(id.as_bytes());
         let answers = answers_digest(responses)?;
-        Ok(Self {
-            server,
-            store,
-            key,
-            answers,
-            expires,
-            timeout,
-            strict,
-            attempt: AtomicU8::new(0),
-        })
+        Ok(Self { server, store, key, answers, expires, timeout, strict })
     }
 
     /// Claims the state. If an earlier request with the same answers has claimed it, waits for the
@@ -110,8 +98,7 @@ impl<'a> SingleUseClaim<'a> {
     /// An error response, if the state was used and there is no response to repeat, or if the store
     /// fails.
     pub(super) async fn claim(&self, client: &NotificationSender) -> Result<Claim, ErrorObject> {
-        let mut nonce = [0; 16];
-        getrandom::fill(&mut nonce).map_err(|_| ErrorObject::internal("no random numbers"))?;
+        let nonce = nonce().map_err(|_| ErrorObject::internal("no random numbers"))?;
         let own = self.entry(CLAIMED, &nonce);
         let claim_at =
             async |key: &str| with_timeout(self.store.claim(key, &own, self.retention())).await;
@@ -166,18 +153,20 @@ impl<'a> SingleUseClaim<'a> {
         own: &[u8],
         claim_at: impl AsyncFnOnce(&str) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, ErrorObject> {
-        let attempt = attempt.first().copied().unwrap_or_default();
-        let parts = [b"mrtr single use attempt".as_slice(), self.key.as_bytes(), &[attempt]];
+        let parts = [b"mrtr single use attempt", self.key.as_bytes(), attempt];
         let found = claim_at(&hex(Digest::from_parts(&parts).as_bytes())).await;
         let found = found.map_err(|error| store_error(&error))?;
-        self.attempt.store(attempt, Ordering::Relaxed);
         Ok(found.is_none_or(|found| found == own))
     }
 
     /// Allows a request with the same answers to retry the round, because the outcome is unknown.
     pub(super) async fn allow_again(&self) {
-        let attempt = self.attempt.load(Ordering::Relaxed).saturating_add(1);
-        self.write("retry", &self.entry(AGAIN, &[attempt]), self.retention()).await;
+        match nonce() {
+            Ok(attempt) => {
+                self.write("retry", &self.entry(AGAIN, &attempt), self.retention()).await;
+            }
+            Err(error) => tracing::error!(target: "mrtr::state", %error, "no random numbers"),
+        }
     }
 
     /// Gives the state back, because the round had no effect.
@@ -279,6 +268,12 @@ impl<'a> SingleUseClaim<'a> {
             _ => Some(Err(serde_json::from_str(text).ok()?)),
         }
     }
+}
+
+fn nonce() -> Result<[u8; 16], getrandom::Error> {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce)?;
+    Ok(nonce)
 }
 
 /// Applies [`STORE_TIMEOUT`] to an operation of the store.

@@ -84,11 +84,11 @@ impl Round {
     }
 
     /// Ends a step, and records its result if it has one.
-    fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>) {
+    fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>, is_ahead: bool) {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some(result) = result {
-            state.record_step(key, result, false);
+            state.record_step(key, result, is_ahead);
         }
         state.wake_driver();
         state.wake_writer();
@@ -115,16 +115,18 @@ pub(super) struct InFlightGuard {
     pub(super) round: Arc<Round>,
     pub(super) key: Arc<str>,
     pub(super) result: Option<(StepKind, String)>,
+    /// True if an outcome was [recorded ahead](Round::record_ahead), which the result replaces.
+    pub(super) is_ahead: bool,
 }
 
 impl InFlightGuard {
     pub(super) fn new(round: &Arc<Round>, key: Arc<str>) -> Self {
-        Self { round: Arc::clone(round), key, result: None }
+        Self { round: Arc::clone(round), key, result: None, is_ahead: false }
     }
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.round.end_step(&self.key, self.result.take());
+        self.round.end_step(&self.key, self.result.take(), self.is_ahead);
     }
 }

@@ -333,6 +333,11 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
                 _ if !is_committed => return Poll::Ready(Err(Error::round_closed(key))),
                 StepState::Deciding(..) if round.is_cancelled() => StepState::Abandoned(None),
+                // The store did not create the task.
+                StepState::Deciding(..) if this.options.at_most_once && !round.runs_once() => {
+                    round.fail(needs_task(key));
+                    StepState::Abandoned(None)
+                }
                 StepState::Deciding(run, _, guard) => start(guard, &this.options, this.detach, run),
                 other => other,
             };
@@ -355,20 +360,18 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
         };
         match encode(&result, &this.options) {
             Ok(None) => {}
-            Ok(Some(encoded)) => {
-                match round.save_step(&guard.key, encoded, this.options.at_most_once) {
-                    Err(encoded) => guard.result = Some(encoded),
-                    Ok(change) => {
-                        if let StepState::Running(output, timer, guard) =
-                            std::mem::replace(&mut this.progress, StepState::Done)
-                        {
-                            drop((output, timer));
-                            this.progress = StepState::Saving(result, change, guard);
-                        }
-                        return this.poll_saved(change, cx);
+            Ok(Some(encoded)) => match round.save_step(&guard.key, encoded, guard.is_ahead) {
+                Err(encoded) => guard.result = Some(encoded),
+                Ok(change) => {
+                    if let StepState::Running(output, timer, guard) =
+                        std::mem::replace(&mut this.progress, StepState::Done)
+                    {
+                        drop((output, timer));
+                        this.progress = StepState::Saving(result, change, guard);
                     }
+                    return this.poll_saved(change, cx);
                 }
-            }
+            },
             Err(error) => {
                 let why = format!("the result of step {key:?} is not valid JSON: {error}");
                 round.fail(Fault::Handler(why));
@@ -401,7 +404,10 @@ impl<'a, T: DeserializeOwned + 'a> StepFuture<'a, T> {
             // A replay may never reach it: the loser of a race.
             let kind = StepKind { skippable: true, ..self.options.kind };
             match self.round.record_ahead(&guard.key, (kind, UNKNOWN.to_owned())) {
-                Ahead::Recorded(change) => decision = Some(change),
+                Ahead::Recorded(change) => {
+                    guard.is_ahead = true;
+                    decision = Some(change);
+                }
                 // Recorded when the step is dropped, unless it has completed.
                 Ahead::NoStore(unknown) => guard.result = Some(unknown),
                 Ahead::Closed => return StepState::Abandoned(None),

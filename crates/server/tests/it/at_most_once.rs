@@ -1,6 +1,7 @@
 //! Steps that run at most once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mrtr_server::single_use::MemoryStore;
@@ -109,6 +110,56 @@ async fn outcomes_that_are_known_are_kept() {
         assert_eq!(finish(&fleet, &id).await, expected);
     }
     assert_eq!(runs.get(), 4);
+}
+
+/// The step waits for the creation of the task, which the store then refuses.
+#[tokio::test(start_paused = true)]
+async fn step_that_waits_for_its_task_does_not_run_without_it() {
+    for is_single_use in [false, true] {
+        let runs = Counter::default();
+        let fleet = TaskFleet::start_with(1, |_, builder| {
+            let runs = runs.clone();
+            let tool = Tool::new("t", "", move |cx: Context| {
+                let runs = runs.clone();
+                async move {
+                    if is_single_use {
+                        cx.elicit::<Text>("q", "What?").await?;
+                    }
+                    let (side, start) = (cx.clone(), Duration::from_millis(1_002));
+                    let fax = tokio::spawn(async move {
+                        tokio::time::sleep(start).await;
+                        let step = side.step("fax", async move |_| Ok(runs.increment()));
+                        step.at_most_once().await
+                    });
+                    let sent = fax.await.map_err(Error::internal)??;
+                    cx.elicit::<Text>("note", "A note?").await?;
+                    Ok::<_, Error>(format!("{sent:?}"))
+                }
+            });
+            let tool = tool.task(TaskPolicy::after(Duration::from_secs(1)));
+            let tool = if is_single_use { tool.single_use() } else { tool };
+            builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+        });
+        fleet.connections[0].is_full.store(true, Ordering::SeqCst);
+        fleet.connections[0].is_slow.store(true, Ordering::SeqCst);
+        let mut result = fleet.call(0, json!({})).await;
+        for key in ["q", "note"] {
+            if result["resultType"] == "input_required" {
+                let answers = json!({ key: accept("a") });
+                let retry = json!({
+                    "requestState": result["requestState"], "inputResponses": answers,
+                });
+                result = fleet.call(0, retry).await;
+            }
+        }
+        if is_single_use {
+            assert_eq!(result["content"][0]["text"], "Completed(1)", "{result}");
+            assert_eq!(runs.get(), 1);
+        } else {
+            assert_eq!(result["error"]["code"], -32603, "{result}");
+            assert_eq!(runs.get(), 0);
+        }
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,29 @@ async fn overloaded_replica_hands_a_call_over_at_most_twice() {
     }
 }
 
+/// A call must not fail because it was handed over.
+#[tokio::test(start_paused = true)]
+async fn hand_overs_do_not_count_as_rounds_of_the_call() {
+    let runs = Counter::default();
+    let tool = || {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                cx.elicit::<Text>("q", "?").await?;
+                for n in 0..4 {
+                    cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
+                }
+                Ok::<_, mrtr_server::Error>("done".to_owned())
+            }
+        })
+        .max_rounds(1)
+    };
+    let (client, log) = client(fleet(tool, || true));
+    client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((log.exchanges().len(), runs.get()), (4, 4));
+}
+
 /// A round that recorded nothing new is not handed over, and a call with one step completes.
 #[tokio::test(start_paused = true)]
 async fn hand_over_needs_a_new_step() {

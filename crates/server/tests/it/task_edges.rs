@@ -193,6 +193,31 @@ async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
 }
 
+/// Each failure allows another attempt, and a full store gives the state back.
+#[tokio::test(start_paused = true)]
+async fn a_single_use_state_survives_a_store_of_tasks_that_fails_in_different_ways() {
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let tool = ask(TaskPolicy::on_detach()).single_use();
+        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+    });
+    let retry = answer_while_the_store_is_away(&fleet).await;
+    let connection = &fleet.connections[0];
+    for is_full in [true, false, true, false] {
+        connection.is_full.store(is_full, Ordering::SeqCst);
+        if !is_full {
+            connection.cut();
+        }
+        let refused = fleet.call(0, retry.clone()).await;
+        let reason = if is_full { "task_store_full" } else { "task_store_unavailable" };
+        assert_eq!(refused["error"]["data"]["reason"], reason, "{refused}");
+        connection.restore();
+        // The entry of a state that was given back expires.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let id = id_of(&fleet.call(0, retry).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+}
+
 /// The step may have had its effect.
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_single_use_state_does_not_begin_again() {

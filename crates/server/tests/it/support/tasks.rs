@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) hangs_in_claims: Arc<AtomicBool>,
     /// The number of writes that never reach the store, and get no reply.
     pub(crate) loses_writes: Arc<AtomicUsize>,
-    /// Replies to writes after 5 ms.
+    /// Replies to writes after 5 ms, and carries out creations after that time.
     pub(crate) is_slow: Arc<AtomicBool>,
     /// Refuses new tasks.
     pub(crate) is_full: Arc<AtomicBool>,
@@ -97,6 +97,9 @@ impl Connection {
 impl TaskStore for Connection {
     async fn create(&self, task: NewTask, lease: Lease) -> Result<Created, TaskStoreError> {
         self.count()?;
+        if self.is_slow.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         if self.is_full.load(Ordering::SeqCst) {
             return Err(TaskStoreError::Full);
         }
