@@ -261,11 +261,13 @@ impl Login {
                 self.registered(target, &response, moment)
             }
             (State::Registering(target), Event::NoResponse(error)) => {
+                self.restore_client(&target.issuer);
                 Err(LoginError::RegistrationRefused { issuer: target.issuer, error })
             }
             (State::Authorizing(target, client, _, is_known), Event::NoCallback(reason)) => {
-                // Perhaps the page has told the user that the client is unknown.
-                if is_known {
+                // Perhaps the page has told the user that the client is unknown. With a refresh
+                // token, the authorization server has said by now whether it knows the client.
+                if is_known && !self.can_refresh(target.issuer.as_str()) {
                     self.lose_client(&target.issuer, client.id());
                 }
                 Err(LoginError::Driver { what: "the user agent", reason })

@@ -18,7 +18,7 @@ use super::redirect_uri;
 use super::secret::Secret;
 use super::server::{LoginFuture, Pending, Server, Stored};
 use super::session::StoredSession;
-use super::user_agent::CallbackReceiver;
+use super::user_agent::{CallbackReceiver, UserAgent};
 use crate::fetch::Fetcher;
 use crate::identifier::{ResourceId, shown};
 
@@ -170,7 +170,7 @@ impl Inner {
     ) -> Result<(), LoginError> {
         let store = &self.drivers.store;
         let store_failed = |error| driver("the token store", &error);
-        let lock = unless_cancelled(cancel, store.lock(url)).await?.map_err(store_failed)?;
+        let lock = unless_cancelled(url, cancel, store.lock(url)).await?.map_err(store_failed)?;
         let stored = store.load(url).await.map_err(store_failed)?;
         let (in_use, before) = self.with(url, |server| (server.session.clone(), server.stored));
         let session = match (stored, before) {
@@ -233,10 +233,10 @@ impl Inner {
         session: StoredSession,
         cancel: &Notify,
     ) -> Result<StoredSession, (Box<StoredSession>, LoginError)> {
-        let begun = unless_cancelled(cancel, self.begin(url, obtain, session.clone())).await;
+        let begun = unless_cancelled(url, cancel, self.begin(url, obtain, session.clone())).await;
         let (mut login, mut receiver, fetcher) =
             begun.flatten().map_err(|error| (Box::new(session), error))?;
-        let carried_out = self.carry_out(&mut login, &mut receiver, &fetcher, cancel).await;
+        let carried_out = self.carry_out(url, &mut login, &mut receiver, &fetcher, cancel).await;
         let mut session = login.into_session();
         if !session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound) {
             session.dpop_key = None;
@@ -263,7 +263,11 @@ impl Inner {
         })?;
         let asks_user = matches!(self.options.grant, Grant::AuthorizationCode)
             && !matches!(reason, Reason::Expiring);
-        let receiver = if asks_user { Some(self.prepare(&session).await?) } else { None };
+        // Without a user agent, there may be a refresh token.
+        let receiver = match &self.drivers.user_agent {
+            Some(user_agent) if asks_user => Some(prepare(&**user_agent, &session).await?),
+            _ => None,
+        };
         let redirect_uri = receiver.as_ref().map_or("", |receiver| receiver.redirect_uri());
         let key = key_of(&session);
         let policy = self.drivers.address_policy(&server);
@@ -283,6 +287,7 @@ impl Inner {
 
     async fn carry_out(
         &self,
+        url: &str,
         login: &mut Login,
         receiver: &mut Option<Box<dyn CallbackReceiver>>,
         fetcher: &Fetcher,
@@ -293,8 +298,11 @@ impl Inner {
             let is_final = login.requests_token();
             let event = self.event(action, receiver, fetcher);
             // A refresh token that was sent is perhaps used up: the response brings the next one.
-            let event =
-                if is_final { event.await? } else { unless_cancelled(cancel, event).await?? };
+            let event = if is_final {
+                event.await?
+            } else {
+                unless_cancelled(url, cancel, event).await??
+            };
             action = login.handle(event, &self.moment()?)?;
         }
         Ok(())
@@ -344,35 +352,34 @@ impl Inner {
         })
     }
 
-    async fn prepare(
-        &self,
-        session: &StoredSession,
-    ) -> Result<Box<dyn CallbackReceiver>, LoginError> {
-        let user_agent = self.drivers.user_agent.as_ref();
-        let user_agent = user_agent.ok_or(LoginError::NoUserAgent)?;
-        let current = session.issuer().and_then(|issuer| session.clients.get(issuer));
-        let registered = current.or_else(|| session.clients.values().next());
-        let preferred = registered.map(|client| client.redirect_uri.as_str());
-        let receiver = user_agent.prepare(preferred).await;
-        let receiver = receiver.map_err(|error| driver("the user agent", &error))?;
-        redirect_uri::check(receiver.redirect_uri())?;
-        Ok(receiver)
-    }
-
     fn moment(&self) -> Result<Moment, LoginError> {
         let seed = Seed::random().map_err(|error| driver("the operating system", &error))?;
         Ok(Moment { now: self.drivers.now(), seed })
     }
 }
 
-/// Waits for `work`, unless the login is cancelled.
+async fn prepare(
+    user_agent: &dyn UserAgent,
+    session: &StoredSession,
+) -> Result<Box<dyn CallbackReceiver>, LoginError> {
+    let current = session.issuer().and_then(|issuer| session.clients.get(issuer));
+    let registered = current.or_else(|| session.clients.values().next());
+    let preferred = registered.map(|client| client.redirect_uri.as_str());
+    let receiver = user_agent.prepare(preferred).await;
+    let receiver = receiver.map_err(|error| driver("the user agent", &error))?;
+    redirect_uri::check(receiver.redirect_uri())?;
+    Ok(receiver)
+}
+
+/// Waits for `work`, unless the login is cancelled by a logout.
 async fn unless_cancelled<T>(
+    url: &str,
     cancel: &Notify,
     work: impl Future<Output = T>,
 ) -> Result<T, LoginError> {
     tokio::select! {
         biased;
-        () = cancel.notified() => Err(driver("the login", "cancelled")),
+        () = cancel.notified() => Err(LoginError::LoggingOut(shown(url))),
         done = work => Ok(done),
     }
 }

@@ -56,7 +56,7 @@ impl OAuthClient {
         // A login in progress would store its tokens after this, and so would one that begins.
         let pending = self.0.with(url, |server| {
             server.is_logging_out = true;
-            server.pending.take()
+            server.pending.clone()
         });
         let _end = EndLogout(&self.0, url);
         if let Some(pending) = pending {

@@ -143,15 +143,21 @@ impl Inner {
     /// Waits until the caller has an account.
     async fn wait_for(self: &Arc<Self>, caller: &Principal, wait: Duration) -> Result<bool> {
         let end = tokio::time::Instant::now() + wait;
-        loop {
-            if self.usable(caller).await?.is_some() {
+        if self.usable(caller).await?.is_some() {
+            return Ok(true);
+        }
+        // An account that is not usable is not refreshed again and again.
+        let load = || self.store.load(caller, &self.id);
+        let before = load().await.map_err(Error::internal)?;
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(PAUSE).await;
+            if load().await.map_err(Error::internal)? != before
+                && self.usable(caller).await?.is_some()
+            {
                 return Ok(true);
             }
-            if tokio::time::Instant::now() >= end {
-                return Ok(false);
-            }
-            tokio::time::sleep(PAUSE).await;
         }
+        Ok(false)
     }
 
     /// Returns the account with a token that has not expired.

@@ -38,6 +38,7 @@ mod suspension;
 mod task_edges;
 mod task_promises;
 mod task_recovery;
+mod task_single_use;
 mod task_stores;
 mod task_unconfirmed;
 mod tasks;

@@ -18,7 +18,6 @@ use crate::client::message::{HttpRequest, HttpResponse};
 use crate::client::options::Grant;
 use crate::client::registration::{ClientMetadata, ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
-use crate::client::session::Tokens;
 use crate::client::signing_key::SigningKey;
 use crate::client::token::{TokenRequest, TokenResponse};
 use crate::client::token_client::client_of_tokens;
@@ -49,6 +48,9 @@ impl Login {
             // Only the user can renew what cannot be refreshed.
             Grant::AuthorizationCode if matches!(self.reason, Reason::Expiring) => {
                 Err(LoginError::Expired)
+            }
+            Grant::AuthorizationCode if self.redirect_uri.is_empty() => {
+                Err(LoginError::NoUserAgent)
             }
             Grant::AuthorizationCode => {
                 let is_trusted = self.options.trusted_for_pkce.contains(&target.issuer);
@@ -107,6 +109,7 @@ impl Login {
     fn register(&mut self, target: Target) -> Next {
         let endpoint = target.metadata.registration_endpoint.as_deref();
         let Some(url) = endpoint.and_then(|url| Url::parse(url).ok()) else {
+            self.restore_client(&target.issuer);
             return Err(LoginError::NoClient(target.issuer));
         };
         let Some(body) = ClientMetadata::for_registration(
@@ -127,19 +130,20 @@ impl Login {
         response: &HttpResponse,
         moment: &Moment,
     ) -> Next {
-        let refused =
-            |error| LoginError::RegistrationRefused { issuer: target.issuer.clone(), error };
-        if !response.status().is_success() {
+        let client = if response.status().is_success() {
+            let client = DynamicClient::parse(response.body(), &self.redirect_uri);
+            client.map_err(|_| "malformed response".to_owned())
+        } else {
             let code = response.error_code();
-            return Err(refused(code.unwrap_or_else(|| response.status().to_string())));
-        }
-        let client = DynamicClient::parse(response.body(), &self.redirect_uri)
-            .map_err(|_| refused("malformed response".to_owned()))?;
+            Err(code.unwrap_or_else(|| response.status().to_string()))
+        };
+        let client = client.map_err(|error| {
+            self.restore_client(&target.issuer);
+            LoginError::RegistrationRefused { issuer: target.issuer.clone(), error }
+        })?;
         let registration = client.registration();
         let issuer = target.issuer.to_string();
-        let can_refresh =
-            |tokens: &Tokens| tokens.issuer == issuer && tokens.refresh_token.is_some();
-        if self.session.tokens.as_ref().is_some_and(can_refresh) {
+        if self.can_refresh(&issuer) {
             self.new_client = Some(client);
         } else {
             self.session.clients.insert(issuer, client);

@@ -112,6 +112,19 @@ impl Login {
         }
     }
 
+    /// Uses the client that seemed lost again, because a new one cannot be registered.
+    pub(super) fn restore_client(&mut self, issuer: &Issuer) {
+        if let Some(client) = self.session.clients.get_mut(issuer.as_str()) {
+            client.is_lost = false;
+        }
+    }
+
+    /// Returns true if the session has a refresh token of an authorization server.
+    pub(super) fn can_refresh(&self, issuer: &str) -> bool {
+        let is_of = |tokens: &Tokens| tokens.issuer == issuer && tokens.refresh_token.is_some();
+        self.session.tokens.as_ref().is_some_and(is_of)
+    }
+
     fn tokens(
         &self,
         target: Target,

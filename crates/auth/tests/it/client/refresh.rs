@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::response::IntoResponse as _;
 use http::StatusCode;
-use mrtr_auth::client::{ClientRegistration, FileStore, OAuthClient};
+use mrtr_auth::client::{ClientRegistration, FileStore, LoginError, OAuthClient};
 use serde_json::json;
 
-use super::world::World;
+use super::sessions::Directory;
+use super::world::{World, login_error};
 
 fn grants(world: &World) -> Vec<String> {
     world.forms("/token").iter().map(|form| form["grant_type"].clone()).collect()
@@ -152,6 +154,48 @@ async fn client_is_registered_again_after_a_page_without_a_callback() {
         assert_eq!(world.call(&http).await.is_err(), abandons_pages);
         assert_eq!(registered(), expected);
     }
+}
+
+/// The registrations of the server are closed, or too many.
+#[tokio::test]
+async fn client_is_used_again_if_no_other_can_be_registered() {
+    let world = World::start().await;
+    world.script(|script| script.has_refresh_tokens = false);
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.overrides.insert("/register", || StatusCode::TOO_MANY_REQUESTS.into_response());
+    });
+    for (abandons_pages, is_ok) in [(true, false), (false, false), (false, true)] {
+        world.script(|script| {
+            script.valid_tokens.clear();
+            script.abandons_pages = abandons_pages;
+        });
+        assert_eq!(world.call(&http).await.is_ok(), is_ok);
+    }
+    assert_eq!(world.bodies("/register").len(), 2);
+}
+
+/// Whether it can log in does not matter as long as there is a refresh token.
+#[tokio::test]
+async fn client_without_a_user_agent_refreshes_its_token() {
+    let world = World::start().await;
+    let directory = Directory::new("service");
+    let client = world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    world.call(&world.http(client)).await.unwrap();
+    let client = OAuthClient::builder("Service").store(FileStore::new(&directory.0));
+    let http = world.http(client.build().unwrap());
+    world.script(|script| script.valid_tokens.clear());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    world.script(|script| {
+        script.valid_tokens.clear();
+        script.token_error = Some("temporarily_unavailable");
+    });
+    let error = world.call(&http).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::TokenFailed { .. }), "{error}");
+    world.script(|script| script.token_error = Some("invalid_grant"));
+    let error = world.call(&http).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::NoUserAgent), "{error}");
 }
 
 /// The secret of the former client is needed for the refresh token, which may be good yet.

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::world::World;
 
-struct Directory(std::path::PathBuf);
+pub(super) struct Directory(pub(super) std::path::PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let name = format!("mrtr-auth-{name}-{}", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
