@@ -188,7 +188,10 @@ impl Machine {
             _ => (Phase::InputRequested, Action::RequestInput(call.input_requests().clone())),
         };
         if let Some(task) = &mut call.task {
-            task.is_restored = false;
+            match phase {
+                Phase::Waiting => task.resume(call.pace),
+                _ => task.is_restored = false,
+            }
         }
         // A request must not have the id of an earlier one of its call (specification: MRTR).
         ids.continue_after(call.last_id);

@@ -84,6 +84,16 @@ impl PendingTask {
             .clamp(MIN_DELAY, MAX_DELAY)
     }
 
+    /// Subtracts from the age the part of a planned delay that is not waited for, because the call
+    /// was stored meanwhile. `polls` is that of [`delay`](Self::delay).
+    pub(crate) fn resume(&mut self, polls: u32) {
+        if std::mem::take(&mut self.is_restored) {
+            let left = self.delay(polls).saturating_sub(MIN_DELAY).as_millis();
+            let left = u64::try_from(left).unwrap_or(u64::MAX);
+            self.waited_ms = self.waited_ms.saturating_sub(left);
+        }
+    }
+
     pub(crate) fn is_answered(&self, key: &str) -> bool {
         self.answered_keys.iter().any(|answered| answered == key)
     }

@@ -87,6 +87,21 @@ async fn resumed_task_is_polled_at_the_interval() {
     assert!((20..23).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
+/// What was planned, and not waited for because the call was stored, is not part of its age.
+#[tokio::test(start_paused = true)]
+async fn stored_task_does_not_expire_by_delays_that_were_not_waited_for() {
+    let states = std::iter::repeat_n(working(), 20).chain([completed("done")]);
+    let server = server(created(&json!({ "ttlMs": 12_000 })), states);
+    let client = server.client().with_tasks().build();
+    let mut outcome = client.begin_tool("t", json!({})).await.unwrap();
+    let start = Instant::now();
+    while let CallOutcome::Working(call) = outcome {
+        let call = through_json(&call);
+        outcome = client.resume(call, &InputResponses::default()).await.unwrap();
+    }
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+}
+
 /// The serialized form is stable; calls that are no task keep format version 1.
 #[tokio::test(start_paused = true)]
 async fn task_has_a_stable_json_form() {

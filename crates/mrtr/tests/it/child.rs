@@ -332,6 +332,26 @@ async fn subscription_resumes_after_a_server_restart() {
     assert_eq!(file.read(), "start\n".repeat(2));
 }
 
+/// It would run on, and nothing would end it.
+#[tokio::test]
+async fn shutdown_is_not_undone_by_a_subscription() {
+    let file = Scratch::new("unsubscribed");
+    let acknowledged = r#"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":$id},\"notifications\":{}}}"#;
+    let client = Client::builder(script(
+        &format!("*subscriptions/listen*) echo \"{acknowledged}\" ;;"),
+        "",
+        &file,
+    ));
+    let client = client.build();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    assert!(matches!(events.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
+    let shutdown = client.transport().shutdown(Duration::from_mins(1));
+    let (event, ()) = tokio::join!(events.next(), shutdown);
+    assert!(matches!(event, Some(Err(_))), "{event:?}");
+    assert!(events.next().await.is_none());
+    assert_eq!(file.read(), "start\n");
+}
+
 /// The server writes to the file when its input ends, which shows that it was not killed.
 #[tokio::test]
 async fn shutdown_closes_the_input_and_waits_for_the_server() {

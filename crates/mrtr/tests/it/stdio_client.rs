@@ -46,6 +46,43 @@ async fn responses_match_calls_in_any_order_and_messages_are_single_lines() {
     assert_eq!((one.await.unwrap().as_str(), two.await.unwrap().as_str()), ("one", "two"));
 }
 
+/// A server of 2025-03-26 sends batches.
+#[tokio::test]
+async fn malformed_message_of_a_batch_does_not_concern_the_others() {
+    let (connection, mut peer) = connect();
+    let client = Client::builder(connection).build();
+    let call = |name: &'static str| {
+        let client = client.clone();
+        tokio::spawn(async move { client.call_tool(name, json!({})).await })
+    };
+    let calls = [call("one"), call("two")];
+    let mut messages = Vec::new();
+    for _ in &calls {
+        let request = peer.read().await;
+        let is_malformed = request["params"]["name"] == "two";
+        let version = if is_malformed { "1.0" } else { "2.0" };
+        messages.push(json!({ "jsonrpc": version, "id": request["id"], "result": text("answer") }));
+    }
+    peer.write(json!(messages)).await;
+    let [one, two] = calls;
+    assert_eq!(one.await.unwrap().unwrap().text(), "answer");
+    assert!(two.await.unwrap().unwrap_err().as_transport_error().is_some());
+}
+
+/// Nothing can reconnect it.
+#[tokio::test]
+async fn subscription_ends_with_its_stream() {
+    let (connection, mut peer) = connect();
+    let client = Client::builder(connection).build();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    let (event, ()) = tokio::join!(events.next(), async {
+        peer.read().await;
+        drop(peer);
+    });
+    assert!(matches!(event, Some(Err(_))), "{event:?}");
+    assert!(events.next().await.is_none());
+}
+
 #[tokio::test]
 async fn invalid_server_messages_are_ignored_and_never_answered() {
     let (connection, mut peer) = connect();

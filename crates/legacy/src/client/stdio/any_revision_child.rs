@@ -157,16 +157,9 @@ impl Transport for AnyRevisionChild {
         };
         let unknown = || RequestMeta::new(PROTOCOL_VERSION, ClientCapabilities::default());
         let meta = meta.as_deref().cloned().unwrap_or_else(unknown);
-        // Others may wait for the same process, too.
-        let limit = self.probe_timeout.saturating_add(self.child.request_timeout());
-        let process = timeout(limit, self.process(&meta)).await;
-        let Process { stream, legacy } = process.map_err(|_| {
-            TransportError::not_sent(format!("the server did not start within {limit:?}"))
-        })??;
-        match legacy {
-            None => stream.send(outgoing).await,
-            Some(adapter) => adapter.send(outgoing).await,
-        }
+        let shutdowns = self.child.shutdowns();
+        let sent = self.send_once(outgoing, &meta).await;
+        sent.map_err(|error| self.child.unless_shut_down(shutdowns, error))
     }
 
     fn protocol_version(&self) -> Option<&'static str> {
@@ -174,6 +167,25 @@ impl Transport for AnyRevisionChild {
         match &state.process.as_ref()?.legacy {
             None => Some(PROTOCOL_VERSION),
             Some(adapter) => adapter.version().map(LegacyVersion::as_str),
+        }
+    }
+}
+
+impl AnyRevisionChild {
+    async fn send_once(
+        &self,
+        outgoing: OutgoingRequest<'_>,
+        meta: &RequestMeta,
+    ) -> Result<Response, TransportError> {
+        // Others may wait for the same process, too.
+        let limit = self.probe_timeout.saturating_add(self.child.request_timeout());
+        let process = timeout(limit, self.process(meta)).await;
+        let Process { stream, legacy } = process.map_err(|_| {
+            TransportError::not_sent(format!("the server did not start within {limit:?}"))
+        })??;
+        match legacy {
+            None => stream.exchange(outgoing).await,
+            Some(adapter) => adapter.send(outgoing).await,
         }
     }
 }

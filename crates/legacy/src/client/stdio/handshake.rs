@@ -9,7 +9,7 @@ use futures_util::future::FusedFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_transport::stdio::{ChildServer, StreamClient};
-use mrtr_transport::{OutgoingRequest, Transport, TransportError};
+use mrtr_transport::{OutgoingRequest, TransportError};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
@@ -105,7 +105,7 @@ impl Handshake {
         let probe = OutgoingRequest::new(probe_request(&self.meta, self.number)?);
         // Its answer counts for as long as `initialize` is open.
         let asking = stream.clone().timeout(NEVER);
-        let mut answer = pin!(asking.send(probe).map_ok(era_of).fuse());
+        let mut answer = pin!(asking.exchange(probe).map_ok(era_of).fuse());
         let era = match timeout(self.probe_timeout, &mut answer).await {
             // The process may have ended because of the probe.
             Ok(answered) => answered.unwrap_or(Era::Legacy),

@@ -7,7 +7,7 @@ use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{Message, Request, Response};
 use mrtr_transport::stdio::StreamClient;
 use mrtr_transport::unread;
-use mrtr_transport::{OutgoingRequest, Transport, TransportError};
+use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
@@ -45,7 +45,7 @@ impl Connection for StreamSession {
         let stream = self.stream.clone().timeout(self.start_limit);
         // The server may ask as soon as it has answered.
         *self.unheard() = Some(stream.unsolicited());
-        Ok((stream.send(OutgoingRequest::new(request)).await?, ()))
+        Ok((stream.exchange(OutgoingRequest::new(request)).await?, ()))
     }
 
     async fn run(
@@ -60,7 +60,7 @@ impl Connection for StreamSession {
             let _ = messages.try_send(Incoming::Notification(notification));
         };
         let outgoing = OutgoingRequest::new(request).with_notification_handler(&forward);
-        let outcome = self.stream.send(outgoing).await.map_err(ConnectionError::from);
+        let outcome = self.stream.exchange(outgoing).await.map_err(ConnectionError::from);
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 

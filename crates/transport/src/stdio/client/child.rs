@@ -351,13 +351,28 @@ impl Drop for ChildServer {
 
 impl Transport for ChildServer {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let shutdowns = self.shutdowns();
+        let sent = self.send_once(outgoing).await;
+        sent.map_err(|error| self.unless_shut_down(shutdowns, error))
+    }
+}
+
+impl ChildServer {
+    /// Marks the error of a request as permanent if the process was shut down since: no retry is to
+    /// start it again. `shutdowns` is how often that had happened before.
+    #[doc(hidden)]
+    pub fn unless_shut_down(&self, shutdowns: u64, error: TransportError) -> TransportError {
+        if self.shutdowns() == shutdowns { error } else { error.permanent() }
+    }
+
+    async fn send_once(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let client = tokio::time::timeout(self.timeout, self.client(&outgoing.request)).await;
         let client = client.map_err(|_| {
             let program = self.spec.program.to_string_lossy();
             TransportError::not_sent(format!("{program} did not start within {:?}", self.timeout))
         })??;
         let is_discover = outgoing.request.method == method::DISCOVER;
-        let response = client.send(outgoing).await?;
+        let response = client.exchange(outgoing).await?;
         let program = self.spec.program.to_string_lossy();
         if is_discover && check_discovered(&program, &response).is_ok() {
             let mut running = self.lock();
@@ -388,7 +403,7 @@ async fn check_version(
     let id = RequestId::String(format!("probe-{probes}"));
     let discover = Request::new(id, method::DISCOVER, Some(params));
     // It may be slow to start, or may have crashed.
-    let response = client.send(OutgoingRequest::new(discover)).await.map_err(|error| {
+    let response = client.exchange(OutgoingRequest::new(discover)).await.map_err(|error| {
         TransportError::not_sent(format!("{program} did not answer `server/discover`: {error}"))
     })?;
     check_discovered(program, &response)

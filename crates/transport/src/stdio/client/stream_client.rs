@@ -182,7 +182,24 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
 }
 
 impl Transport for StreamClient {
+    /// Sends a request. Errors after the end of the stream are permanent.
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let sent = self.exchange(outgoing).await;
+        sent.map_err(|error| if self.is_closed() { error.permanent() } else { error })
+    }
+}
+
+#[doc(hidden)]
+impl StreamClient {
+    /// Sends a request to a process that the caller may start again after the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transport::send`], which are transient also after the end of the stream.
+    pub async fn exchange(
+        &self,
+        outgoing: OutgoingRequest<'_>,
+    ) -> Result<Response, TransportError> {
         let OutgoingRequest { request, long_lived, on_notification, .. } = outgoing;
         let (sender, mut notifications) = unread::channel();
         let (response_sender, mut response) = oneshot::channel();
@@ -214,16 +231,20 @@ impl Transport for StreamClient {
             }
             loop {
                 // Notifications first: all of them were sent before the response.
-                tokio::select! {
+                let outcome = tokio::select! {
                     biased;
                     Some(notification) = notifications.recv() => {
                         has_heard.store(true, Ordering::Relaxed);
                         on_notification(notification);
+                        continue;
                     }
-                    outcome = &mut response => return outcome.unwrap_or_else(|_| {
-                        Err(state.fail("the server closed the stream before it answered"))
-                    }),
-                }
+                    outcome = &mut response => outcome,
+                };
+                // Another thread may have delivered both between the two polls.
+                notifications.drain().for_each(on_notification);
+                return outcome.unwrap_or_else(|_| {
+                    Err(state.fail("the server closed the stream before it answered"))
+                });
             }
         };
         let answered = if long_lived {
@@ -322,17 +343,19 @@ async fn write_all(
 
 /// Reads messages and delivers them until the stream ends or breaks.
 async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc<Mutex<Pending>>) {
+    let receive = |text: &[u8]| match Message::parse(text) {
+        Ok(message) => lock(&pending).deliver(message),
+        Err(error) => lock(&pending).reject_malformed(text, error),
+    };
     loop {
         match lines.next().await {
             Ok(Some(Line::Complete(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Ok(Some(Line::Complete(line))) => match batch::parse(&line) {
-                Ok(messages) => {
-                    for message in messages {
-                        lock(&pending).deliver(message);
-                    }
-                }
+            // Each message by itself: one that is malformed does not concern the others.
+            Ok(Some(Line::Complete(line))) if batch::is_batch(&line) => match batch::split(&line) {
+                Ok(messages) => messages.iter().for_each(|m| receive(m.get().as_bytes())),
                 Err(error) => lock(&pending).reject_malformed(&line, error),
             },
+            Ok(Some(Line::Complete(line))) => receive(&line),
             Ok(Some(Line::TooLong(prefix))) => {
                 lock(&pending).reject_oversized(prefix, lines.max_length());
             }
