@@ -5,7 +5,7 @@ use http::Method;
 use mrtr_schema::json::Validated;
 use mrtr_schema::json::validate;
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::OpenApiError;
 use crate::operation::Operation;
@@ -97,6 +97,11 @@ impl Document {
         let as_is = || self.root.pointer(reference.strip_prefix('#')?);
         let found = found.or_else(as_is);
         found.ok_or_else(|| format!("the reference {reference:?} has no target in this document"))
+    }
+
+    pub(crate) fn security_schemes(&self) -> impl Iterator<Item = &Value> {
+        let schemes = self.root.pointer("/components/securitySchemes").and_then(Value::as_object);
+        schemes.into_iter().flat_map(Map::values)
     }
 
     /// Returns the schema with a name, which is a part of a JSON Pointer.

@@ -46,7 +46,8 @@ impl FormEncoding {
                 return Err(wrong("must not be an object"));
             }
             let (argument, location) = (String::new(), Location::Query);
-            let field = Parameter { argument, name: name.clone(), location, style, explode };
+            let (name, is_required) = (name.clone(), false);
+            let field = Parameter { argument, name, location, style, explode, is_required };
             field.write(value, &mut pairs).map_err(|why| wrong(&why))?;
         }
         Ok(pairs.to_string())

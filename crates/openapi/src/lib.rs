@@ -4,6 +4,7 @@
 mod api_client;
 mod arguments;
 mod budget;
+mod credentials;
 mod document;
 mod error;
 mod files;

@@ -187,8 +187,11 @@ fn write_value(
     } else {
         types.next()
     };
-    let text =
-        if media_type.is_some_and(is_json) { value.get().to_owned() } else { scalar(value)? };
+    let text = if media_type.is_some_and(is_json) {
+        value.get().to_owned()
+    } else {
+        scalar(value)?.unwrap_or_default()
+    };
     parts.push(name, None, media_type, text.into_bytes())
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct Parameter {
     pub(crate) style: Style,
     /// Objects are written as `name=value`, not `name,value`.
     pub(crate) explode: bool,
+    pub(crate) is_required: bool,
 }
 
 impl Parameter {
@@ -102,13 +103,15 @@ impl Parameter {
     }
 
     /// Writes the value as one text, for a path or a header. `write` encodes single values.
+    /// Returns `None` for a value that is not sent: `null`, or an array or an object without any
+    /// other (RFC 6570, section 2.3).
     pub(crate) fn joined(
         &self,
         value: &RawValue,
         write: impl Fn(&str) -> String,
-    ) -> Result<String, String> {
+    ) -> Result<Option<String>, String> {
         let (prefix, separator) = match (self.style, self.explode) {
-            (Style::Json, _) => return Ok(write(value.get())),
+            (Style::Json, _) => return Ok(Some(write(value.get()))),
             (Style::Label, true) => (".", '.'),
             (Style::Label, false) => (".", ','),
             (Style::Matrix, true) => (";", ';'),
@@ -126,6 +129,9 @@ impl Parameter {
         if self.location == Location::Path && parts.iter().all(|(_, value)| value.is_empty()) {
             // An empty segment would name another resource, such as the whole collection.
             return Err("is empty, or has only empty values".to_owned());
+        }
+        if parts.is_empty() {
+            return Ok(None);
         }
         let mut text = prefix.to_owned();
         if self.style == Style::Matrix && !self.explode {
@@ -145,21 +151,22 @@ impl Parameter {
                 return Err(format!("takes more than {MAX_JOINED} bytes in the request"));
             }
         }
-        Ok(text)
+        Ok(Some(text))
     }
 
-    /// Appends the value as pairs of a query, encoded.
+    /// Appends the value as pairs of a query, encoded: none, for a value that is not sent.
     pub(crate) fn write(&self, value: &RawValue, pairs: &mut Pairs) -> Result<(), String> {
         let own = encode(&self.name);
         match self.style {
             Style::Separated(_) | Style::Label | Style::Matrix | Style::Json => {
-                pairs.push(own, self.joined(value, encode)?)
+                let joined = self.joined(value, encode)?;
+                joined.map_or(Ok(()), |text| pairs.push(own, text))
             }
             Style::Exploded => parts(value)?.into_iter().try_for_each(|(name, value)| {
                 let name = name.map_or_else(|| own.clone(), |name| encode(&name));
                 pairs.push(name, encode(&value))
             }),
-            Style::DeepObject if !value.get().starts_with(['{', '[']) => {
+            Style::DeepObject if !value.get().starts_with(['{', '[', 'n']) => {
                 Err("must be an object or an array".to_owned())
             }
             Style::DeepObject => pairs.push_deep(own, value),
@@ -218,7 +225,10 @@ impl Pairs {
                 self.count_if_empty(&name, all.len())?;
                 all.iter().try_for_each(|(key, value)| self.push_deep(inner(key), value))
             }
-            _ => self.push(name, encode(&scalar(value)?)),
+            _ => match scalar(value)? {
+                Some(text) => self.push(name, encode(&text)),
+                None => self.count(name.len()),
+            },
         }
     }
 }
@@ -235,27 +245,36 @@ impl fmt::Display for Pairs {
 }
 
 /// Returns the single values of an argument: itself, its elements, or its members with their names.
+/// Each `null` is left out.
 fn parts(value: &RawValue) -> Result<Vec<(Option<String>, String)>, String> {
     match value.get().as_bytes().first() {
         Some(b'[') => {
             let all: Vec<&RawValue> = from_raw(value)?;
-            all.into_iter().map(|value| Ok((None, scalar(value)?))).collect()
+            all.into_iter().filter_map(|value| part(None, value)).collect()
         }
         Some(b'{') => {
             let all: BTreeMap<String, &RawValue> = from_raw(value)?;
-            all.into_iter().map(|(name, value)| Ok((Some(name), scalar(value)?))).collect()
+            all.into_iter().filter_map(|(name, value)| part(Some(name), value)).collect()
         }
-        _ => Ok(vec![(None, scalar(value)?)]),
+        _ => part(None, value).into_iter().collect(),
     }
 }
 
-/// Returns a string, number or boolean as it is written in a URL.
-pub(crate) fn scalar(value: &RawValue) -> Result<String, String> {
+fn part(
+    name: Option<String>,
+    value: &RawValue,
+) -> Option<Result<(Option<String>, String), String>> {
+    let text = scalar(value).transpose()?;
+    Some(text.map(|text| (name, text)))
+}
+
+/// Returns a string, number or boolean as it is written in a URL, and `None` for `null`.
+pub(crate) fn scalar(value: &RawValue) -> Result<Option<String>, String> {
     match value.get().as_bytes().first() {
-        Some(b'"') => from_raw(value),
+        Some(b'"') => from_raw(value).map(Some),
         Some(b'[' | b'{') => Err("must not contain nested arrays or objects".to_owned()),
-        Some(b'n') => Ok(String::new()),
-        _ => Ok(value.get().to_owned()),
+        Some(b'n') => Ok(None),
+        _ => Ok(Some(value.get().to_owned())),
     }
 }
 

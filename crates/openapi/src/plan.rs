@@ -1,10 +1,13 @@
 //! What an operation needs from its arguments, and their schema.
 
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue, Method};
 use mrtr_schema::Object;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use crate::credentials::Credentials;
 use crate::document::Document;
 use crate::files::schema_with_files;
 use crate::form::FormEncoding;
@@ -67,6 +70,7 @@ fn is_settable(name: &str) -> bool {
 pub(crate) struct Plan {
     pub(crate) operation: Operation,
     pub(crate) parameters: Vec<Parameter>,
+    pub(crate) credentials: Arc<Credentials>,
     pub(crate) body: Option<Body>,
     /// Requests have an idempotency key.
     pub(crate) has_key: bool,
@@ -107,6 +111,7 @@ impl Plan {
     /// the arguments, or the reason if it cannot become a tool.
     pub(crate) fn new(
         document: &Document,
+        credentials: &Arc<Credentials>,
         operation: &Operation,
         item: &Value,
         object: &Value,
@@ -119,6 +124,7 @@ impl Plan {
         let declared = declared_parameters(document, item, object)?;
         let mut planning = Planning {
             operation,
+            credentials,
             schemas: Schemas::new(document, Direction::Input),
             properties: Object::new(),
             required: Vec::new(),
@@ -143,7 +149,9 @@ impl Plan {
         }
         schema.insert("additionalProperties".to_owned(), false.into());
         let schema = schemas.complete(schema)?;
-        Ok((Self { operation: operation.clone(), parameters, body, has_key, output: None }, schema))
+        let (operation, credentials) = (operation.clone(), Arc::clone(credentials));
+        let output = None;
+        Ok((Self { operation, parameters, credentials, body, has_key, output }, schema))
     }
 
     /// Checks responses against the schema of the document from now on, and returns it. Returns
@@ -206,6 +214,7 @@ fn declared_parameters<'a>(
 
 struct Planning<'a> {
     operation: &'a Operation,
+    credentials: &'a Credentials,
     schemas: Schemas<'a>,
     properties: Object,
     required: Vec<Value>,
@@ -221,6 +230,9 @@ impl Planning<'_> {
         let is_required = parameter.get("required") == Some(&Value::Bool(true));
         let location = Location::new(location_name)
             .filter(|location| *location != Location::Header || is_settable(name));
+        if location.is_some_and(|location| self.credentials.contains(location, name)) {
+            return Ok(None);
+        }
         let Some(location) = location else {
             if is_required && location_name != "header" {
                 return Err(format!(
@@ -239,7 +251,8 @@ impl Planning<'_> {
         let is_required = is_required || location == Location::Path;
         let argument =
             self.argument(name, location.name(), schema, text("description"), is_required)?;
-        Ok(Some(Parameter { argument, name: name.to_owned(), location, style, explode }))
+        let name = name.to_owned();
+        Ok(Some(Parameter { argument, name, location, style, explode, is_required }))
     }
 
     /// Adds the body. Returns `None` if it is optional and cannot be sent.

@@ -19,6 +19,9 @@ const MAX_STRING: usize = 200;
 /// The longest description of a request that a user is asked to approve, in characters.
 const MAX_QUESTION: usize = 4_000;
 
+/// The fault of a required argument that cannot be sent.
+const NOTHING: &str = "is required, but has no value that can be sent";
+
 impl Plan {
     /// Builds the request of a call.
     pub(crate) fn request(&self, base: &Url, arguments: &Arguments) -> Result<Request<Bytes>> {
@@ -26,7 +29,8 @@ impl Plan {
         let mut query = Pairs::default();
         let mut request = Request::new(Bytes::new());
         let of_query = self.parameters.iter().filter(|other| other.location == Location::Query);
-        let of_query: Vec<_> = of_query.map(|other| encode(&other.name)).collect();
+        let of_query = of_query.map(|other| encode(&other.name));
+        let of_query: Vec<_> = of_query.chain(self.credentials.of_query()).collect();
         for parameter in &self.parameters {
             let Some(value) = arguments.0.get(&parameter.argument) else {
                 if parameter.location == Location::Path {
@@ -38,6 +42,7 @@ impl Plan {
             match parameter.location {
                 Location::Path => {
                     let text = parameter.joined(value, encode).map_err(of_argument)?;
+                    let text = text.unwrap_or_default();
                     let variable = format!("{{{}}}", parameter.name);
                     let added = path.matches(&variable).count().saturating_mul(text.len());
                     if path.len().saturating_add(added) > MAX_JOINED {
@@ -50,6 +55,9 @@ impl Plan {
                 Location::Query => {
                     let before = query.all().len();
                     parameter.write(value, &mut query).map_err(of_argument)?;
+                    if parameter.is_required && query.all().len() == before {
+                        return Err(of_argument(NOTHING.to_owned()));
+                    }
                     // Members of an object are parameters, too.
                     let own = encode(&parameter.name);
                     let is_of_other = |name: &String| {
@@ -70,6 +78,12 @@ impl Plan {
                 }
                 Location::Header => {
                     let text = parameter.joined(value, str::to_owned).map_err(of_argument)?;
+                    let Some(text) = text else {
+                        if parameter.is_required {
+                            return Err(of_argument(NOTHING.to_owned()));
+                        }
+                        continue;
+                    };
                     let value = HeaderValue::from_str(&text).map_err(|_| {
                         invalid(
                             &parameter.argument,

@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::api_client::ApiClient;
 use crate::arguments::Arguments;
+use crate::credentials::Credentials;
 use crate::document::Document;
 use crate::error::OpenApiError;
 use crate::handler::{Api, call};
@@ -154,6 +155,7 @@ impl<C: ApiClient> OpenApi<C> {
     pub fn build(self) -> OpenApiTools {
         let Self { document, api, filter, confirm, output_schema } = self;
         let api = Arc::new(api);
+        let credentials = Arc::new(Credentials::new(&document));
         let mut names = HashSet::new();
         let (mut tools, mut skipped) = (Vec::new(), Vec::new());
         for (operation, item, object) in document.operations() {
@@ -166,7 +168,8 @@ impl<C: ApiClient> OpenApi<C> {
                 skipped.push(SkippedOperation { operation, reason });
                 continue;
             }
-            let planned = Plan::new(&document, &operation, item, object).and_then(|planned| {
+            let planned = Plan::new(&document, &credentials, &operation, item, object);
+            let planned = planned.and_then(|planned| {
                 let name = operation.tool_name();
                 if !names.insert(name.clone()) {
                     return Err(format!("another operation has the same tool name, {name:?}"));

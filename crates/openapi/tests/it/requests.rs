@@ -350,6 +350,84 @@ async fn object_does_not_set_another_parameter() {
     assert_eq!(api.lines(), ["GET https://api.example/v1/x?a=1&filter%5Badmin%5D=0"]);
 }
 
+/// The operator adds the keys, and some servers take the first of two.
+#[tokio::test]
+async fn credentials_of_the_document_are_not_for_the_model() {
+    let api = Api::default();
+    let mut document: Value = serde_json::from_str(&document(&json!({ "/x": { "get": {
+        "operationId": "op",
+        "parameters": [
+            { "name": "key", "in": "query", "required": true },
+            { "name": "X-Key", "in": "header", "required": true },
+            { "name": "q", "in": "query" },
+        ],
+    } } })))
+    .unwrap();
+    document["components"]["securitySchemes"] = json!({
+        "a": { "type": "apiKey", "in": "query", "name": "key" },
+        "b": { "type": "apiKey", "in": "header", "name": "x-key" },
+        "c": { "$ref": "#/components/securitySchemes/a" },
+    });
+    let OpenApiTools { tools, .. } = openapi(&document.to_string(), &api).build();
+    let (client, _) = client(tools, agreed());
+    let tool = client.list_tools().await.unwrap().remove(0);
+    let names: Vec<_> = tool.input_schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["q"]);
+    for name in ["key", "key[]"] {
+        let arguments = json!({ "q": { name: "another" } });
+        let result = client.call_tool("op", arguments).await.unwrap();
+        assert!(result.is_error && result.text().contains("another parameter"), "{result:?}");
+    }
+    assert!(api.lines().is_empty());
+}
+
+/// RFC 6570 calls such values undefined. Without them, a required filter would select everything.
+#[tokio::test]
+async fn values_that_cannot_be_sent_are_left_out_unless_they_are_required() {
+    let parameters = |is_required: bool| {
+        let parameter = |name: &str, location: &str, style: &str, explode: bool| {
+            json!({ "name": name, "in": location, "style": style, "explode": explode,
+                "required": is_required })
+        };
+        json!([
+            parameter("a", "query", "form", true),
+            parameter("b", "query", "form", false),
+            parameter("c", "query", "deepObject", true),
+            parameter("X-D", "header", "simple", false),
+        ])
+    };
+    let names = ["a", "b", "c", "X-D"];
+    for value in [json!(null), json!([]), json!({}), json!([null]), json!({ "m": null })] {
+        let arguments: Value = names
+            .iter()
+            .map(|name| ((*name).to_owned(), value.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        assert_eq!(sent("/x", parameters(false), arguments).await, "GET https://api.example/v1/x");
+        for name in names {
+            let api = Api::default();
+            let parameters: Vec<Value> = parameters(true)
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|parameter| parameter["name"] == name)
+                .cloned()
+                .collect();
+            let operation = json!({ "operationId": "op", "parameters": parameters });
+            let (client, _) = client(tool_of("get", "/x", operation, &api), agreed());
+            let result = client.call_tool("op", json!({ name: value })).await.unwrap();
+            let text = result.text();
+            assert!(
+                result.is_error && text.contains("no value that can be sent"),
+                "{name}: {text}"
+            );
+        }
+    }
+    let arguments = json!({ "a": [1, null, ""], "b": [null, 2], "c": { "m": null, "n": "" } });
+    let line = sent("/x", parameters(false), arguments).await;
+    assert_eq!(line, "GET https://api.example/v1/x?a=1&a=&b=2&c%5Bn%5D=");
+}
+
 /// A model that was misled can only send what the document declares for each.
 #[tokio::test]
 async fn parameters_may_have_names_with_brackets() {
