@@ -123,6 +123,11 @@ pub(crate) fn result_for_caller<T: Transport>(
             params.for_each(|params| drop(params.remove("includeContext")));
         }
     }
+    if let Some(failed) = result.get_mut("error") {
+        let error = serde_json::from_value(failed.clone());
+        let error = error.map_err(|error| upstream.violation(&error))?;
+        *failed = json!(upstream.task_error(error));
+    }
     // The server adds its own.
     result.remove("_meta");
     Ok(result)

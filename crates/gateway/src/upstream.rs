@@ -250,9 +250,7 @@ impl<T: Transport> Upstream<T> {
     /// Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
         let response = error.as_server_error();
-        if let Some(response) = response
-            .filter(|error| is_for_caller(error) && !self.requires_unforwarded_capability(error))
-        {
+        if let Some(response) = response.filter(|error| self.is_for_caller(error)) {
             return Error::response(response.clone());
         }
         if error.is_handler() {
@@ -268,16 +266,38 @@ impl<T: Transport> Upstream<T> {
         );
         let why = match (error.is_timeout(), error.as_transport_error(), response) {
             (true, ..) => TIMED_OUT,
-            (_, Some(transport), _) if transport.status() == Some(429) => "is overloaded",
-            (.., Some(response)) if retry_after(response).is_some() => "is overloaded",
-            (.., Some(response)) if self.requires_unforwarded_capability(response) => {
-                "requires a client capability that the gateway does not forward"
-            }
+            (_, Some(transport), _) if transport.status() == Some(429) => OVERLOADED,
+            (.., Some(response)) => self.refusal(response),
             (_, Some(_), _) => "is unreachable",
-            (.., Some(_)) => "refused the gateway's request",
             _ => "cannot complete the call",
         };
         fault(why)
+    }
+
+    /// Converts the error of a task that has failed, as [`Upstream::error`] does.
+    pub(crate) fn task_error(&self, error: ErrorObject) -> ErrorObject {
+        if self.is_for_caller(&error) {
+            return error;
+        }
+        tracing::warn!(target: "mrtr::gateway", upstream = self.name, %error, "upstream task failed");
+        fault_response(self.refusal(&error))
+    }
+
+    /// Returns false if an error is about the gateway's request, or names a capability that the
+    /// gateway does not forward.
+    fn is_for_caller(&self, error: &ErrorObject) -> bool {
+        !is_about_request(error) && !self.requires_unforwarded_capability(error)
+    }
+
+    /// Describes an error that is not for the caller.
+    fn refusal(&self, error: &ErrorObject) -> &'static str {
+        if retry_after(error).is_some() {
+            OVERLOADED
+        } else if self.requires_unforwarded_capability(error) {
+            "requires a client capability that the gateway does not forward"
+        } else {
+            "refused the gateway's request"
+        }
     }
 
     fn forwards_tasks(&self) -> bool {
@@ -305,12 +325,18 @@ const URL_ELICITATION_REQUIRED: i64 = -32_042;
 
 /// Returns the error of a call that the upstream could not complete.
 pub(crate) fn fault(why: &str) -> Error {
-    Error::response(ErrorObject::internal(format!("The upstream server {why}")))
+    Error::response(fault_response(why))
 }
 
-/// Returns false if an error is about the request of the gateway itself: its form, headers,
-/// version, method, scopes or rate. A transport would take it for one about the caller's request.
-fn is_for_caller(error: &ErrorObject) -> bool {
+fn fault_response(why: &str) -> ErrorObject {
+    ErrorObject::internal(format!("The upstream server {why}"))
+}
+
+const OVERLOADED: &str = "is overloaded";
+
+/// Returns true if an error is about the request of the gateway itself: its form, headers, version,
+/// method, scopes or rate. A transport would take it for one about the caller's request.
+fn is_about_request(error: &ErrorObject) -> bool {
     let of_request = [
         code::PARSE_ERROR,
         code::INVALID_REQUEST,
@@ -322,7 +348,7 @@ fn is_for_caller(error: &ErrorObject) -> bool {
     let is_about_scopes =
         data.is_some_and(|data| data.get("reason") == Some(&"insufficient_scope".into()));
     let is_about_rate = retry_after(error).is_some();
-    !of_request.contains(&error.code) && !is_about_scopes && !is_about_rate
+    of_request.contains(&error.code) || is_about_scopes || is_about_rate
 }
 
 impl<T> fmt::Debug for Upstream<T> {

@@ -152,9 +152,10 @@ impl Audit {
             return self.arguments.iter().map(unreadable).collect();
         };
         let recorded = given.into_iter().filter(|(name, _)| self.arguments.contains(name));
-        let shortened = recorded.map(|(name, value)| {
-            let value = serde_json::from_str::<Value>(value.get());
+        let shortened = recorded.map(|(name, text)| {
+            let value = serde_json::from_str::<Value>(text.get());
             let value = value.unwrap_or_else(|_| UNREADABLE.into());
+            let value = exact_text(text.get()).map_or(value, Value::from);
             // Not of the text: that may be padded.
             let is_long = value.to_string().len() > MAX_ARGUMENT;
             (name, if is_long { "[too long]".into() } else { value })
@@ -167,6 +168,36 @@ impl Default for Audit {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Returns JSON text without spaces between its tokens, if it has a number with more digits than a
+/// [`Value`] keeps: the record must tell apart what the tool can.
+fn exact_text(json: &str) -> Option<String> {
+    let (mut compact, mut number) = (String::new(), String::new());
+    let (mut in_string, mut is_escaped, mut is_rounded) = (false, false, false);
+    for c in json.chars() {
+        if in_string {
+            in_string = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+        } else if c.is_ascii_whitespace() {
+            continue;
+        } else if c == '-' || c.is_ascii_digit() || (!number.is_empty() && "+.eE".contains(c)) {
+            number.push(c);
+        } else {
+            is_rounded |= has_many_digits(&std::mem::take(&mut number));
+            in_string = c == '"';
+        }
+        compact.push(c);
+    }
+    (is_rounded || has_many_digits(&number)).then_some(compact)
+}
+
+/// Returns true if a number is not an integer of 64 bits, and has more digits than a double keeps.
+fn has_many_digits(number: &str) -> bool {
+    let is_integer = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.chars().filter(char::is_ascii_digit);
+    !is_integer && digits.skip_while(|digit| *digit == '0').count() > 15
 }
 
 /// Writes a record to the log.

@@ -250,6 +250,10 @@ impl RequestHandler for Pushy {
             result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             result
         };
+        let failed = |id: &str, error: Value| {
+            let more = json!({ "resultType": "complete", "taskId": id, "status": "failed" });
+            with(with(task.clone(), more), json!({ "error": error }))
+        };
         let params = incoming.request.params.as_ref().map_or("", |params| params.as_str());
         let sample = json!({ "sample": { "method": "sampling/createMessage", "params": {
             "messages": [],
@@ -271,6 +275,8 @@ impl RequestHandler for Pushy {
                     { "name": "round", "inputSchema": { "type": "object" } },
                     { "name": "task", "inputSchema": { "type": "object" } },
                     { "name": "other", "inputSchema": { "type": "object" } },
+                    { "name": "linked", "inputSchema": { "type": "object" } },
+                    { "name": "broken", "inputSchema": { "type": "object" } },
                 ],
                 "ttlMs": 0,
                 "cacheScope": "private",
@@ -279,9 +285,19 @@ impl RequestHandler for Pushy {
                 json!({ "resultType": "input_required", "inputRequests": asked, "requestState": "s" })
             }
             "tools/call" => {
-                let id = if params.contains(r#""name":"other""#) { "t2" } else { "t1" };
+                let ids = [("other", "t2"), ("linked", "t3"), ("broken", "t4")];
+                let is_called = |name: &str| params.contains(&format!(r#""name":"{name}""#));
+                let id = ids.iter().find(|(name, _)| is_called(name)).map_or("t1", |(_, id)| id);
                 let created = with(task, json!({ "resultType": "task", "taskId": id }));
                 with(created, json!({ "status": "working" }))
+            }
+            "tasks/get" if params.contains(r#""taskId":"t3""#) => failed(
+                "t3",
+                json!({ "code": -32_042, "message": "Log in at https://login.example/",
+                    "data": { "elicitations": [asked] } }),
+            ),
+            "tasks/get" if params.contains(r#""taskId":"t4""#) => {
+                failed("t4", json!({ "code": -32_000, "message": "No paper", "data": 5 }))
             }
             "tasks/get" => with(task, json!({ "resultType": "complete", "inputRequests": asked })),
             other => panic!("{other}"),
@@ -313,6 +329,25 @@ async fn questions_that_were_not_declared_do_not_reach_the_caller() {
     let created = send("tools/call", json!({ "name": "u__other", "arguments": {} })).await.unwrap();
     let error = send("tasks/get", json!({ "taskId": created["taskId"] })).await.unwrap_err();
     assert_eq!(error.message, "The upstream server cannot complete the call");
+}
+
+/// As in rounds: the error of a task may be about the gateway's own account.
+#[tokio::test(start_paused = true)]
+async fn errors_of_tasks_about_the_gateway_do_not_reach_the_caller() {
+    let client = Client::builder(InProcess::new(Pushy)).build();
+    let gateway = Gateway::builder().upstream("u", client).build(gateway_server()).unwrap();
+    gateway.refresh().await;
+    for (tool, expected) in [
+        (
+            "u__linked",
+            json!({ "code": -32603, "message": "The upstream server requires a client capability that the gateway does not forward" }),
+        ),
+        ("u__broken", json!({ "code": -32000, "message": "No paper", "data": 5 })),
+    ] {
+        let id = create(&gateway, tool).await;
+        let task = send(&gateway, "alice", "tasks/get", json!({ "taskId": id })).await.unwrap();
+        assert_eq!((&task["status"], &task["error"]), (&json!("failed"), &expected));
+    }
 }
 
 /// A caller may ignore which context is to be included.

@@ -127,6 +127,31 @@ async fn padded_arguments_are_recorded() {
     assert_eq!(json!(recorded), json!({ "to": ["mallory"] }));
 }
 
+/// The tool may get the digits: two callers must not look the same.
+#[tokio::test]
+async fn numbers_with_many_digits_are_recorded_as_text() {
+    let records = Records::default();
+    let audit = records.layer().arguments(["a", "b", "c", "d"]);
+    let tool = Tool::new("t", "", async |_: Context| "x").layer(audit);
+    let server = server(|server| server.tool(tool));
+    let params = r#"{"name":"t","arguments":{
+            "a":100000000000000000001,"b":[ 1.0, { "x": "\" 1", "y": -0.1234567890123456789e5 } ],
+            "c":[18446744073709551615,-9223372036854775808,1.5e300,"123456789012345678901"],
+            "d":true},
+        "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities":{}}}"#;
+    let params: Box<RawValue> = serde_json::from_str(params).unwrap();
+    send_raw(&server, None, "tools/call", Params::new(&params).unwrap()).await.unwrap();
+    let recorded = records.take().remove(0).arguments;
+    let expected = json!({
+        "a": "100000000000000000001",
+        "b": r#"[1.0,{"x":"\" 1","y":-0.1234567890123456789e5}]"#,
+        "c": [u64::MAX, i64::MIN, 1.5e300, "123456789012345678901"],
+        "d": true,
+    });
+    assert_eq!(json!(recorded), expected);
+}
+
 /// The member name makes a JSON library fail where it builds a tree.
 #[tokio::test]
 async fn unreadable_arguments_do_not_hide_the_others() {
