@@ -143,21 +143,19 @@ impl Inner {
     /// Waits until the caller has an account.
     async fn wait_for(self: &Arc<Self>, caller: &Principal, wait: Duration) -> Result<bool> {
         let end = tokio::time::Instant::now() + wait;
-        if self.usable(caller).await?.is_some() {
-            return Ok(true);
-        }
-        // An account that is not usable is not refreshed again and again.
         let load = || self.store.load(caller, &self.id);
-        let before = load().await.map_err(Error::internal)?;
-        while tokio::time::Instant::now() < end {
+        let mut seen = load().await.map_err(Error::internal)?;
+        let mut is_usable = self.usable(caller).await?.is_some();
+        while !is_usable && tokio::time::Instant::now() < end {
             tokio::time::sleep(PAUSE).await;
-            if load().await.map_err(Error::internal)? != before
-                && self.usable(caller).await?.is_some()
-            {
-                return Ok(true);
+            let stored = load().await.map_err(Error::internal)?;
+            // An account that is not usable is not refreshed again and again.
+            if stored != seen {
+                is_usable = self.usable(caller).await?.is_some();
+                seen = stored;
             }
         }
-        Ok(false)
+        Ok(is_usable)
     }
 
     /// Returns the account with a token that has not expired.
