@@ -123,7 +123,7 @@ pub(crate) fn result_for_caller<T: Transport>(
             params.for_each(|params| drop(params.remove("includeContext")));
         }
     }
-    if let Some(failed) = result.get_mut("error") {
+    if let Some(failed) = result.get_mut("error").filter(|error| !error.is_null()) {
         let error = serde_json::from_value(failed.clone());
         let error = error.map_err(|error| upstream.violation(&error))?;
         *failed = json!(upstream.task_error(error));

@@ -192,12 +192,23 @@ fn exact_text(json: &str) -> Option<String> {
     (is_rounded || has_many_digits(&number)).then_some(compact)
 }
 
-/// Returns true if a number is not an integer of 64 bits, and has more digits than a double keeps.
+/// Returns true if a number is not an integer of 64 bits, and a double does not keep its digits.
 fn has_many_digits(number: &str) -> bool {
     let is_integer = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    let given = significant_digits(number);
+    // A double keeps 15 digits, and some numbers of 16 and 17.
+    let is_kept = || {
+        let double = number.parse::<f64>().map(|double| format!("{double:e}"));
+        double.is_ok_and(|double| significant_digits(&double) == given)
+    };
+    !is_integer && given.len() > 15 && !is_kept()
+}
+
+/// Returns the digits of a number without zeros at either end.
+fn significant_digits(number: &str) -> String {
     let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
-    let digits = mantissa.chars().filter(char::is_ascii_digit);
-    !is_integer && digits.skip_while(|digit| *digit == '0').count() > 15
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').to_owned()
 }
 
 /// Writes a record to the log.

@@ -136,7 +136,8 @@ async fn numbers_with_many_digits_are_recorded_as_text() {
     let server = server(|server| server.tool(tool));
     let params = r#"{"name":"t","arguments":{
             "a":100000000000000000001,"b":[ 1.0, { "x": "\" 1", "y": -0.1234567890123456789e5 } ],
-            "c":[18446744073709551615,-9223372036854775808,1.5e300,"123456789012345678901"],
+            "c":[18446744073709551615,-9223372036854775808,1.5e300,0.30000000000000004,
+                "123456789012345678901"],
             "d":true},
         "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
             "io.modelcontextprotocol/clientCapabilities":{}}}"#;
@@ -146,7 +147,7 @@ async fn numbers_with_many_digits_are_recorded_as_text() {
     let expected = json!({
         "a": "100000000000000000001",
         "b": r#"[1.0,{"x":"\" 1","y":-0.1234567890123456789e5}]"#,
-        "c": [u64::MAX, i64::MIN, 1.5e300, "123456789012345678901"],
+        "c": [u64::MAX, i64::MIN, 1.5e300, 0.300_000_000_000_000_04, "123456789012345678901"],
         "d": true,
     });
     assert_eq!(json!(recorded), expected);

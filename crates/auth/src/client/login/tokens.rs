@@ -82,7 +82,8 @@ impl Login {
             }
             TokenResponse::Refused(error) => {
                 // Nothing is registered without the user.
-                if error == INVALID_CLIENT && !matches!(self.reason, Reason::Expiring) {
+                let is_lost = [INVALID_CLIENT, "unauthorized_client"].contains(&error.as_str());
+                if is_lost && !matches!(self.reason, Reason::Expiring) {
                     self.lose_client(&issuer, request.client_id());
                 }
                 if purpose != Purpose::Refresh {
