@@ -334,11 +334,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                 _ if !is_committed => return Poll::Ready(Err(Error::round_closed(key))),
                 StepState::Deciding(..) if round.is_cancelled() => StepState::Abandoned(None),
                 // The store did not create the task.
-                StepState::Deciding(..)
-                    if this.options.at_most_once
-                        && !round.is_task()
-                        && (round.rounds() == 0 || !round.runs_once()) =>
-                {
+                StepState::Deciding(..) if this.options.at_most_once && !round.may_run_once() => {
                     round.fail(needs_task(key));
                     StepState::Abandoned(None)
                 }

@@ -123,6 +123,12 @@ impl Round {
         self.is_single_use || self.is_task()
     }
 
+    /// Returns true if a step that runs at most once may begin: the first request of a call has no
+    /// state that could be used up.
+    pub(super) fn may_run_once(&self) -> bool {
+        self.is_task() || (self.is_single_use && self.rounds() > 0)
+    }
+
     /// Returns true if the handler may turn the call into a task.
     pub(super) fn may_detach(&self) -> bool {
         let state = self.lock();
