@@ -17,7 +17,7 @@ use super::registration::{ClientRegistration, DynamicClient};
 use super::secret::Secret;
 use super::session::StoredSession;
 use super::signing_key::SigningKey;
-use super::token::{INVALID_CLIENT, TokenRequest};
+use super::token::{TokenRequest, is_client_lost};
 use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::{ResourceMetadata, ServerMetadata};
 use crate::scope::Scopes;
@@ -274,10 +274,7 @@ impl Login {
             }
             (State::Authorizing(target, client, pending, _), Event::Callback(callback)) => {
                 let code = pending.code(&callback).inspect_err(|error| {
-                    let codes = [INVALID_CLIENT, "unauthorized_client"];
-                    if matches!(error, CallbackError::Refused { error, .. }
-                        if codes.contains(&error.as_str()))
-                    {
+                    if matches!(error, CallbackError::Refused { error, .. } if is_client_lost(error)) {
                         self.lose_client(&target.issuer, client.id());
                     }
                 })?;

@@ -162,12 +162,7 @@ impl Inner {
     }
 
     /// Obtains a token for a server, and stores it.
-    async fn run(
-        self: &Arc<Self>,
-        url: &str,
-        obtain: Obtain,
-        cancel: &Notify,
-    ) -> Result<(), LoginError> {
+    async fn run(&self, url: &str, obtain: Obtain, cancel: &Notify) -> Result<(), LoginError> {
         let store = &self.drivers.store;
         let store_failed = |error| driver("the token store", &error);
         let lock = unless_cancelled(url, cancel, store.lock(url)).await?.map_err(store_failed)?;
@@ -294,28 +289,27 @@ impl Inner {
         cancel: &Notify,
     ) -> Result<(), LoginError> {
         let mut action = login.start(&self.moment()?)?;
-        while !matches!(action, Action::Finish) {
-            let is_final = login.requests_token();
+        loop {
             let event = self.event(action, receiver, fetcher);
             // A refresh token that was sent is perhaps used up: the response brings the next one.
-            let event = if is_final {
+            let event = if login.requests_token() {
                 event.await?
             } else {
                 unless_cancelled(url, cancel, event).await??
             };
+            let Some(event) = event else { return Ok(()) };
             action = login.handle(event, &self.moment()?)?;
         }
-        Ok(())
     }
 
-    /// Carries out an action.
+    /// Carries out an action. Returns `None` if the login is complete.
     async fn event(
         &self,
         action: Action,
         receiver: &mut Option<Box<dyn CallbackReceiver>>,
         fetcher: &Fetcher,
-    ) -> Result<Event, LoginError> {
-        Ok(match action {
+    ) -> Result<Option<Event>, LoginError> {
+        Ok(Some(match action {
             Action::Fetch(request) => {
                 tracing::debug!(target: "mrtr::auth", ?request, "login");
                 match fetch(fetcher, request).await {
@@ -348,8 +342,8 @@ impl Inner {
                     Err(error) => Event::NoCallback(error.to_string()),
                 }
             }
-            Action::Finish => return Err(driver("the login", "it is complete")),
-        })
+            Action::Finish => return Ok(None),
+        }))
     }
 
     fn moment(&self) -> Result<Moment, LoginError> {

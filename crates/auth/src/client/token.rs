@@ -176,6 +176,11 @@ pub(crate) const INVALID_GRANT: &str = "invalid_grant";
 /// The error code of a client that is not known, or did not authenticate (RFC 6749, section 5.2).
 pub(crate) const INVALID_CLIENT: &str = "invalid_client";
 
+/// Returns true if an error code says that the client is not known, or may not be used any more.
+pub(crate) fn is_client_lost(code: &str) -> bool {
+    [INVALID_CLIENT, "unauthorized_client"].contains(&code)
+}
+
 const TRANSIENT: &str = "the server is overloaded or has failed";
 
 /// A response of a token endpoint.

@@ -10,6 +10,7 @@ mod secrets;
 mod sessions;
 mod world;
 
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
 use axum::response::IntoResponse as _;
@@ -19,6 +20,8 @@ use mrtr_auth::client::{
 };
 use serde_json::json;
 use world::{World, login_error};
+
+use crate::logs::Logs;
 
 #[tokio::test]
 async fn user_logs_in_once_and_the_token_is_used() {
@@ -319,7 +322,7 @@ async fn client_without_user_agent_says_so() {
 /// At TRACE level, over a whole login with refresh, step-up, proofs, and failures.
 #[test]
 fn nothing_secret_is_printed() {
-    let logs = world::Logs::default();
+    let mut logs = Logs::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(logs.clone())
@@ -339,8 +342,8 @@ fn nothing_secret_is_printed() {
             world.script(|script| script.token_error = Some("invalid_client"));
             world.script(|script| script.refuse_next = 9);
             let error = world.call(&http).await.unwrap_err();
-            logs.push(&format!("{error} {error:?} {client:?} {http:?}"));
-            logs.push(&format!("{:?}", client.session(&world.mcp_url()).await.unwrap()));
+            write!(logs, "{error} {error:?} {client:?} {http:?}").unwrap();
+            write!(logs, "{:?}", client.session(&world.mcp_url()).await.unwrap()).unwrap();
             let text = logs.text();
             assert!(text.contains("obtained an access token"), "{text}");
             for secret in world.secrets() {

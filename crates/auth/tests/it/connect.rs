@@ -2,9 +2,8 @@
 
 mod world;
 
-use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,29 +15,15 @@ use mrtr_codec::Principal;
 use serde_json::json;
 use url::Url;
 
+use crate::logs::Logs;
 use world::{Browser, ISSUER, ThirdParty, World, alice, answer, link};
-
-#[derive(Clone, Default)]
-struct Logs(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logs {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test]
 async fn account_is_connected_on_any_replica_and_its_tokens_stay_on_the_server() {
     let logs = Logs::default();
-    let writer = logs.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
+        .with_writer(logs.clone())
         .finish();
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -78,7 +63,7 @@ async fn account_is_connected_on_any_replica_and_its_tokens_stay_on_the_server()
     ] {
         assert_eq!(world.call(0, &other, &json!({})).await["resultType"], "input_required");
     }
-    let logs = String::from_utf8(logs.0.lock().unwrap().clone()).unwrap();
+    let logs = logs.text();
     let account = world.accounts.load(&alice(), "third").await.unwrap();
     let all = format!("{logs} {asked} {result} {again} {account:?} {one:?} {}", done.text);
     let state = of("state");

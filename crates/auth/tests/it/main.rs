@@ -11,5 +11,7 @@
 mod client;
 #[cfg(feature = "connect")]
 mod connect;
+#[cfg(any(feature = "client", feature = "connect"))]
+mod logs;
 #[cfg(feature = "resource")]
 mod resource;

@@ -1,11 +1,11 @@
 //! The ZIP archive of a bundle.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Cursor, Read as _, Write as _};
 use std::path::Path;
 
-use mrtr::schema::json::validate;
+use mrtr::schema::json::Validated;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use zip::write::SimpleFileOptions;
@@ -49,10 +49,9 @@ impl Bundle {
         if manifest.len() as u64 > MAX_MANIFEST {
             return Err(io::Error::other(format!("{MANIFEST} is longer than 1 MiB")));
         }
-        let invalid = |error: &dyn Display| io::Error::other(format!("{MANIFEST}: {error}"));
-        let manifest = str::from_utf8(&manifest).map_err(|error| invalid(&error))?;
-        validate(manifest).map_err(|error| invalid(&error))?;
-        let manifest = serde_json::from_str(manifest).map_err(|error| invalid(&error))?;
+        let manifest = serde_json::from_slice(&manifest)
+            .and_then(|Validated| serde_json::from_slice(&manifest))
+            .map_err(|error| io::Error::other(format!("{MANIFEST}: {error}")))?;
         Ok(Self { sha256, manifest })
     }
 }

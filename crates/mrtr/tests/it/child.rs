@@ -57,6 +57,9 @@ fn script(arms: &str, end: &str, file: &Scratch) -> ChildServer {
 
 const DISCOVERED: &str =
     r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+
+/// The acknowledgement of a subscription, for the shell.
+const ACKNOWLEDGED: &str = r#"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":$id},\"notifications\":{}}}"#;
 const ANSWER: &str =
     r#"*tools/call*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[]}}""#;
 
@@ -322,8 +325,7 @@ async fn serve_uses_standard_streams_in_development() {
 #[tokio::test]
 async fn subscription_resumes_after_a_server_restart() {
     let file = Scratch::new("resubscribe");
-    let acknowledged = r#"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":$id},\"notifications\":{}}}"#;
-    let arms = format!("*subscriptions/listen*) echo \"{acknowledged}\"; exit 1 ;;");
+    let arms = format!("*subscriptions/listen*) echo \"{ACKNOWLEDGED}\"; exit 1 ;;");
     let client = Client::builder(script(&arms, "", &file)).build();
     let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
     for _ in 0..2 {
@@ -336,9 +338,8 @@ async fn subscription_resumes_after_a_server_restart() {
 #[tokio::test]
 async fn shutdown_is_not_undone_by_a_subscription() {
     let file = Scratch::new("unsubscribed");
-    let acknowledged = r#"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":$id},\"notifications\":{}}}"#;
     let client = Client::builder(script(
-        &format!("*subscriptions/listen*) echo \"{acknowledged}\" ;;"),
+        &format!("*subscriptions/listen*) echo \"{ACKNOWLEDGED}\" ;;"),
         "",
         &file,
     ));

@@ -27,6 +27,24 @@ fn steps(n: u64, runs: &Counter) -> Tool {
     })
 }
 
+/// Returns a tool that asks `questions`, one in each round, and then runs four steps.
+fn questions_and_steps(questions: u32, runs: &Counter) -> Tool {
+    let runs = runs.clone();
+    Tool::new("t", "", move |cx: Context| {
+        let runs = runs.clone();
+        async move {
+            for n in 0..questions {
+                cx.elicit::<Text>(format!("q{n}"), "?").await?;
+            }
+            // From the second step on, the round has recorded something new.
+            for n in 0..4 {
+                cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
+            }
+            Ok::<_, mrtr_server::Error>("done".to_owned())
+        }
+    })
+}
+
 fn fleet(
     tool: impl Fn() -> Tool,
     overloaded: impl Fn() -> bool + Clone + Send + Sync + 'static,
@@ -52,20 +70,7 @@ async fn overloaded_replica_hands_a_call_over_at_most_twice() {
 #[tokio::test(start_paused = true)]
 async fn hand_overs_do_not_count_as_rounds_of_the_call() {
     let runs = Counter::default();
-    let tool = || {
-        let runs = runs.clone();
-        Tool::new("t", "", move |cx: Context| {
-            let runs = runs.clone();
-            async move {
-                cx.elicit::<Text>("q", "?").await?;
-                for n in 0..4 {
-                    cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
-                }
-                Ok::<_, mrtr_server::Error>("done".to_owned())
-            }
-        })
-        .max_rounds(1)
-    };
+    let tool = || questions_and_steps(1, &runs).max_rounds(1);
     let (client, log) = client(fleet(tool, || true));
     client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((log.exchanges().len(), runs.get()), (4, 4));
@@ -87,22 +92,7 @@ async fn hand_over_stops_after_the_sixth_round() {
     // round. After six questions there is none.
     for (questions, requests) in [(5, 5 + 1 + 1), (6, 6 + 1)] {
         let runs = Counter::default();
-        let tool = || {
-            let runs = runs.clone();
-            Tool::new("t", "", move |cx: Context| {
-                let runs = runs.clone();
-                async move {
-                    for n in 0..questions {
-                        cx.elicit::<Text>(format!("q{n}"), "?").await?;
-                    }
-                    // From the second step on, the round has recorded something new.
-                    for n in 0..4 {
-                        cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
-                    }
-                    Ok::<_, mrtr_server::Error>("done".to_owned())
-                }
-            })
-        };
+        let tool = || questions_and_steps(questions, &runs);
         let (client, log) = client(fleet(tool, || true));
         client.build().call_tool("t", json!({})).await.unwrap();
         let counts = (log.exchanges().len(), runs.get());

@@ -12,6 +12,14 @@ use crate::support::tasks::{TaskFleet, accept, id_of, text};
 use crate::support::{Counter, Text};
 use crate::task_edges::ask;
 
+/// Starts a replica whose tool asks one question, and accepts each state once.
+fn start() -> TaskFleet {
+    TaskFleet::start_with(1, |_, builder| {
+        let tool = ask(TaskPolicy::on_detach()).single_use();
+        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+    })
+}
+
 /// Answers the question of a call while the store fails. Returns the request, for a retry.
 async fn answer_while_the_store_is_away(fleet: &TaskFleet) -> Value {
     let asked = fleet.call(0, json!({})).await;
@@ -29,10 +37,7 @@ async fn answer_while_the_store_is_away(fleet: &TaskFleet) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
-    let fleet = TaskFleet::start_with(1, |_, builder| {
-        let tool = ask(TaskPolicy::on_detach()).single_use();
-        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
-    });
+    let fleet = start();
     let retry = answer_while_the_store_is_away(&fleet).await;
     let id = id_of(&fleet.call(0, retry).await);
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
@@ -41,10 +46,7 @@ async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
 /// Each failure allows another attempt, and a full store gives the state back.
 #[tokio::test(start_paused = true)]
 async fn a_single_use_state_survives_a_store_of_tasks_that_fails_in_different_ways() {
-    let fleet = TaskFleet::start_with(1, |_, builder| {
-        let tool = ask(TaskPolicy::on_detach()).single_use();
-        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
-    });
+    let fleet = start();
     let retry = answer_while_the_store_is_away(&fleet).await;
     let connection = &fleet.connections[0];
     for is_full in [true, false, true, false] {
@@ -94,10 +96,7 @@ async fn a_step_of_a_single_use_state_does_not_begin_again() {
 /// may try again, and they get the same task.
 #[tokio::test(start_paused = true)]
 async fn other_answers_get_no_second_task_of_a_single_use_state() {
-    let fleet = TaskFleet::start_with(1, |_, builder| {
-        let tool = ask(TaskPolicy::on_detach()).single_use();
-        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
-    });
+    let fleet = start();
     let asked = fleet.call(0, json!({})).await;
     let retry = |answer: &str| {
         json!({

@@ -8,7 +8,7 @@ use crate::client::options::Grant;
 use crate::client::registration::ClientRegistration;
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
-use crate::client::token::{Granted, INVALID_CLIENT, INVALID_GRANT, TokenRequest, TokenResponse};
+use crate::client::token::{Granted, INVALID_GRANT, TokenRequest, TokenResponse, is_client_lost};
 use crate::identifier::Issuer;
 use crate::scope::Scopes;
 
@@ -82,8 +82,7 @@ impl Login {
             }
             TokenResponse::Refused(error) => {
                 // Nothing is registered without the user.
-                let is_lost = [INVALID_CLIENT, "unauthorized_client"].contains(&error.as_str());
-                if is_lost && !matches!(self.reason, Reason::Expiring) {
+                if is_client_lost(&error) && !matches!(self.reason, Reason::Expiring) {
                     self.lose_client(&issuer, request.client_id());
                 }
                 if purpose != Purpose::Refresh {

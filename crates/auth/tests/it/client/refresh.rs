@@ -8,12 +8,7 @@ use http::StatusCode;
 use mrtr_auth::client::{ClientRegistration, FileStore, LoginError, OAuthClient};
 use serde_json::json;
 
-use super::sessions::Directory;
-use super::world::{World, login_error};
-
-fn grants(world: &World) -> Vec<String> {
-    world.forms("/token").iter().map(|form| form["grant_type"].clone()).collect()
-}
+use super::world::{Directory, World, login_error};
 
 /// A clock of one test.
 macro_rules! clock {
@@ -32,7 +27,7 @@ async fn refused_token_is_refreshed_once_for_all_requests() {
     for status in futures_util::future::join_all(calls).await {
         assert_eq!(status.unwrap(), StatusCode::OK);
     }
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token"]);
     assert_eq!(world.forms("/token")[1]["resource"], world.mcp_url());
 }
 
@@ -45,10 +40,10 @@ async fn token_is_refreshed_before_it_expires() {
     world.call(&http).await.unwrap();
     NOW.fetch_add(3600 * 4 / 5 - 1, Ordering::Relaxed);
     world.call(&http).await.unwrap();
-    assert_eq!(grants(&world), ["authorization_code"]);
+    assert_eq!(world.grants(), ["authorization_code"]);
     NOW.fetch_add(1, Ordering::Relaxed);
     world.call(&http).await.unwrap();
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token"]);
 }
 
 #[tokio::test]
@@ -66,7 +61,7 @@ async fn token_that_is_still_valid_is_used_if_the_refresh_fails() {
         world.script(|script| script.token_error = None);
         NOW.fetch_add(100, Ordering::Relaxed);
         assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK, "{error}");
-        assert_eq!(grants(&world).last().unwrap(), "refresh_token");
+        assert_eq!(world.grants().last().unwrap(), "refresh_token");
     }
     assert_eq!(world.pages().len(), 1);
     // An invalid grant is: the user has to log in when the token has expired.
@@ -92,7 +87,7 @@ async fn user_logs_in_again_if_the_refresh_token_is_refused() {
         script.valid_refresh_tokens.clear();
     });
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token", "authorization_code"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token", "authorization_code"]);
     assert_eq!(world.pages().len(), 2);
 }
 
@@ -126,11 +121,7 @@ async fn token_that_expires_soon_is_used_while_the_user_logs_in_for_more_scopes(
         script.holds_pages = true;
     });
     let mut paying = Box::pin(world.call(&http));
-    tokio::select! {
-        biased;
-        _ = &mut paying => panic!("the page is held"),
-        () = world.held() => {}
-    }
+    world.send_until_held(&mut paying).await;
     world.script(|script| script.needs.clear());
     NOW.fetch_add(3000, Ordering::Relaxed);
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
@@ -212,7 +203,7 @@ async fn refresh_token_of_a_client_that_seemed_lost_is_used_later() {
     world.call(&http).await.unwrap_err();
     world.script(|script| script.token_error = None);
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
-    assert_eq!(grants(&world).last().unwrap(), "refresh_token");
+    assert_eq!(world.grants().last().unwrap(), "refresh_token");
     let clients: Vec<_> =
         world.forms("/token").iter().map(|form| form["client_id"].clone()).collect();
     assert_eq!(clients.first(), clients.last());
@@ -246,7 +237,7 @@ async fn expired_session_follows_the_server_to_another_authorization_server() {
     let client = world.builder().clock(|| NOW.load(Ordering::Relaxed)).build().unwrap();
     let http = world.http(client);
     world.call(&http).await.unwrap();
-    assert_eq!((grants(&former).len(), grants(&world).len()), (1, 0));
+    assert_eq!((former.grants().len(), world.grants().len()), (1, 0));
     former.script(|script| script.server_metadata = json!("gone"));
     world.script(|script| {
         script.issuer = world.issuer();
@@ -254,7 +245,7 @@ async fn expired_session_follows_the_server_to_another_authorization_server() {
     });
     NOW.fetch_add(3600, Ordering::Relaxed);
     assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
-    assert_eq!((grants(&former).len(), grants(&world).len()), (1, 1));
+    assert_eq!((former.grants().len(), world.grants().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -291,11 +282,10 @@ async fn huge_lifetime_does_not_overflow() {
 #[tokio::test]
 async fn processes_that_share_a_store_refresh_once() {
     let world = World::start().await;
-    let name = format!("mrtr-auth-shared-{}", std::process::id());
-    let directory = std::env::temp_dir().join(name);
+    let directory = Directory::new("shared");
     let https: Vec<_> = (0..8)
         .map(|_| {
-            let client = world.builder().store(FileStore::new(&directory)).build().unwrap();
+            let client = world.builder().store(FileStore::new(&directory.0)).build().unwrap();
             Arc::new(world.http(client))
         })
         .collect();
@@ -306,7 +296,6 @@ async fn processes_that_share_a_store_refresh_once() {
         }
         world.script(|script| script.valid_tokens.clear());
     }
-    std::fs::remove_dir_all(&directory).unwrap();
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token", "refresh_token"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token", "refresh_token"]);
     assert_eq!(world.pages().len(), 1);
 }

@@ -12,26 +12,7 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::world::World;
-
-pub(super) struct Directory(pub(super) std::path::PathBuf);
-
-impl Directory {
-    pub(super) fn new(name: &str) -> Self {
-        let name = format!("mrtr-auth-{name}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn grants(world: &World) -> Vec<String> {
-    world.forms("/token").iter().map(|form| form["grant_type"].clone()).collect()
-}
+use super::world::{Directory, World};
 
 #[tokio::test]
 async fn login_ends_with_its_client_and_frees_the_lock() {
@@ -42,11 +23,7 @@ async fn login_ends_with_its_client_and_frees_the_lock() {
     {
         let http = world.http(build());
         let mut first = Box::pin(world.call(&http));
-        tokio::select! {
-            biased;
-            _ = &mut first => panic!("the page is held"),
-            () = world.held() => {}
-        }
+        world.send_until_held(&mut first).await;
     }
     world.script(|script| script.holds_pages = false);
     assert_eq!(world.call(&world.http(build())).await.unwrap(), StatusCode::OK);
@@ -67,17 +44,13 @@ async fn refreshed_token_is_stored_also_if_the_client_is_dropped_meanwhile() {
             script.holds_tokens = true;
         });
         let mut refresh = Box::pin(world.call(&http));
-        tokio::select! {
-            biased;
-            _ = &mut refresh => panic!("the token is held"),
-            () = world.held() => {}
-        }
+        world.send_until_held(&mut refresh).await;
     }
     world.script(|script| script.holds_tokens = false);
     world.release();
     // It waits for the lock of the former client.
     assert_eq!(world.call(&world.http(build())).await.unwrap(), StatusCode::OK);
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token"]);
 }
 
 /// Otherwise a new refresh token would stay valid after the logout.
@@ -92,11 +65,7 @@ async fn logout_during_a_refresh_revokes_the_new_token() {
         script.holds_tokens = true;
     });
     let mut refresh = Box::pin(world.call(&http));
-    tokio::select! {
-        biased;
-        _ = &mut refresh => panic!("the token is held"),
-        () = world.held() => {}
-    }
+    world.send_until_held(&mut refresh).await;
     let url = world.mcp_url();
     let mut logout = pin!(client.log_out(&url));
     assert!(futures_util::poll!(&mut logout).is_pending());
@@ -142,7 +111,7 @@ async fn the_second_request_with_a_new_nonce_is_repeated() {
         let attempt = Attempt::new(1, &method, &url, headers);
         assert!(client.should_repeat(attempt, response).await.unwrap());
     }
-    let grants = grants(&world);
+    let grants = world.grants();
     assert!(!grants.contains(&"refresh_token".to_owned()), "{grants:?}");
 }
 
@@ -158,7 +127,7 @@ async fn a_nonce_for_two_requests_costs_no_refresh() {
     for status in futures_util::future::join_all(calls).await {
         assert_eq!(status.unwrap(), StatusCode::OK);
     }
-    let grants = grants(&world);
+    let grants = world.grants();
     assert!(!grants.contains(&"refresh_token".to_owned()), "{grants:?}");
 }
 
@@ -183,11 +152,7 @@ async fn logout_ends_a_login_in_progress() {
     let client = world.builder().store(FileStore::new(&directory.0)).build().unwrap();
     let http = world.http(client.clone());
     let mut first = Box::pin(world.call(&http));
-    tokio::select! {
-        biased;
-        _ = &mut first => panic!("held"),
-        () = world.held() => {}
-    }
+    world.send_until_held(&mut first).await;
     client.log_out(&world.mcp_url()).await.unwrap();
     world.release();
     let _ = first.await;
@@ -385,7 +350,7 @@ async fn session_that_was_not_stored_is_not_replaced_by_the_stored_one() {
         world.script(|s| s.valid_tokens.clear());
         assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
     }
-    assert_eq!(grants(&world), ["authorization_code", "refresh_token", "refresh_token"]);
+    assert_eq!(world.grants(), ["authorization_code", "refresh_token", "refresh_token"]);
     client.log_out(&world.mcp_url()).await.unwrap();
     assert_eq!(world.forms("/revoke")[0]["token"], "refresh-3");
 }

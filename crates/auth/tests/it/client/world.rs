@@ -186,6 +186,20 @@ impl World {
         Ok(response.await?.status())
     }
 
+    /// Returns the types of the grants that were requested.
+    pub(crate) fn grants(&self) -> Vec<String> {
+        self.forms("/token").iter().map(|form| form["grant_type"].clone()).collect()
+    }
+
+    /// Sends a request until a page or a token is held.
+    pub(crate) async fn send_until_held<T>(&self, request: &mut (impl Future<Output = T> + Unpin)) {
+        tokio::select! {
+            biased;
+            _ = request => panic!("nothing is held"),
+            () = self.held() => {}
+        }
+    }
+
     /// Waits for a page or a token that is held.
     pub(crate) async fn held(&self) {
         self.state.opened.notified().await;
@@ -454,35 +468,18 @@ impl CallbackReceiver for User {
     }
 }
 
-/// What was logged.
-#[derive(Clone, Default)]
-pub(crate) struct Logs(Arc<Mutex<Vec<u8>>>);
+/// The directory of a store.
+pub(crate) struct Directory(pub(crate) std::path::PathBuf);
 
-impl Logs {
-    pub(crate) fn push(&self, text: &str) {
-        self.0.lock().unwrap().extend_from_slice(text.as_bytes());
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+impl Directory {
+    pub(crate) fn new(name: &str) -> Self {
+        let name = format!("mrtr-auth-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
     }
 }
 
-impl std::io::Write for Logs {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Logs {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
