@@ -26,8 +26,8 @@ pub(crate) struct CallOptions {
     pub(crate) pause_in_every_round: bool,
     /// Does not validate results of tools against their output schemas.
     pub(crate) unvalidated_results: bool,
-    /// Other callers use the connection, too.
-    pub(crate) shared_connection: bool,
+    /// Whose calls these are, if several callers share the connection.
+    pub(crate) caller: Option<Arc<str>>,
     /// Cancels the task of a call that is dropped.
     pub(crate) cancel_on_drop: bool,
     pub(crate) limits: RoundLimits,

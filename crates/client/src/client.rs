@@ -251,15 +251,20 @@ impl<T: Transport> Client<T> {
     }
 
     /// Returns a client for one of several callers that share the connection, such as the callers
-    /// of a gateway. Default: all calls are those of one caller.
+    /// of a gateway. The key identifies the caller in this process, and is not sent to the server.
+    /// Default: all calls are those of one caller.
     ///
     /// A server of a legacy revision may ask a question without naming the call: over stdio always,
     /// and over HTTP on the stream of the session. By default, such a question belongs to the call
     /// that began last. Once a call of this client is sent, such questions are refused for the rest
     /// of the session, since it is not known whose call asks.
+    ///
+    /// A call of a legacy server that waits for answers is kept in memory. Of too many such calls,
+    /// the oldest of the caller with the most is cancelled.
     #[must_use]
-    pub fn with_shared_connection(&self) -> Self {
-        self.with(|options| options.shared_connection = true)
+    pub fn with_caller(&self, key: impl Into<Arc<str>>) -> Self {
+        let key = key.into();
+        self.with(|options| options.caller = Some(key))
     }
 
     /// Returns a client that sends a request again after a transient transport error, up to

@@ -324,7 +324,7 @@ impl<T: Transport> Client<T> {
         };
         let outgoing = OutgoingRequest::new(request)
             .with_param_headers(param_headers)
-            .with_shared_connection(self.options.shared_connection)
+            .with_caller(self.options.caller.as_deref())
             .with_notification_handler(&heard);
         Ok(self.shared.transport.send(outgoing).await?.outcome)
     }

@@ -154,8 +154,8 @@ impl<T: Transport> Upstream<T> {
         let mut client = self.client_of(cx.parts()).with_pause_in_every_round();
         // Otherwise the questions and messages of one caller could reach another one. Callers
         // without an identity count as one caller.
-        if cx.parts().principal().is_some() {
-            client = client.with_shared_connection();
+        if let Some(principal) = cx.parts().principal() {
+            client = client.with_caller(format!("{:?}", (principal.issuer(), principal.subject())));
         }
         let level = cx.parts().log_level().filter(|_| self.client.transport().correlates_logs());
         if let Some(level) = level {

@@ -210,9 +210,10 @@ pub struct OutgoingRequest<'a> {
     /// applies only until the server sends its first message, and there is no limit on the total
     /// size of the notifications before the response.
     pub long_lived: bool,
-    /// True if other callers use the connection, too, and must not get what is meant for this one.
-    /// A question of a legacy server that does not name its request is then refused.
-    pub shared_connection: bool,
+    /// The caller, as an opaque key, if several callers share the connection. None must get what is
+    /// meant for another, and a question of a legacy server that does not name its request is
+    /// refused. The key is not sent to the server.
+    pub caller: Option<&'a str>,
     /// Called with each notification that comes before the response.
     pub on_notification: &'a (dyn Fn(Notification) + Send + Sync),
 }
@@ -225,7 +226,7 @@ impl OutgoingRequest<'static> {
             request,
             param_headers: Vec::new(),
             long_lived: false,
-            shared_connection: false,
+            caller: None,
             on_notification: &|_| (),
         }
     }
@@ -246,10 +247,10 @@ impl<'a> OutgoingRequest<'a> {
         self
     }
 
-    /// Sets [`shared_connection`](Self::shared_connection). Default: false.
+    /// Sets the [`caller`](Self::caller). Default: none; the connection has one caller.
     #[must_use]
-    pub fn with_shared_connection(mut self, shared_connection: bool) -> Self {
-        self.shared_connection = shared_connection;
+    pub fn with_caller(mut self, caller: Option<&'a str>) -> Self {
+        self.caller = caller;
         self
     }
 

@@ -121,7 +121,7 @@ impl Transport for Shared {
         assert!(!meta.contains("logLevel"), "{meta}");
         // A question that names no call is not for this caller either.
         let is_call = outgoing.request.method == "tools/call";
-        assert_eq!(outgoing.shared_connection, is_call, "{meta}");
+        assert_eq!(outgoing.caller.is_some(), is_call, "{meta}");
         self.0.send(outgoing).await
     }
 }

@@ -158,16 +158,16 @@ impl<C: Connection> Adapter<C> {
         &self,
         outgoing: OutgoingRequest<'_>,
     ) -> Result<Response, TransportError> {
-        let OutgoingRequest { request, on_notification, shared_connection, .. } = outgoing;
+        let OutgoingRequest { request, on_notification, caller, .. } = outgoing;
         let id = request.id.clone();
-        let modern = match ModernRequest::parse(request) {
+        let modern = match ModernRequest::parse(request, caller) {
             Ok(modern) => modern,
             Err(error) => return Ok(Response::error(Some(id), error)),
         };
         let client = ClientFacts::of(&modern.meta);
         let open = async || {
             let session = self.open(&client).await?;
-            if shared_connection {
+            if caller.is_some() {
                 session.routes.set_shared();
             }
             Ok::<_, TransportError>(session)

@@ -9,9 +9,11 @@ use mrtr_schema::meta::{RequestMeta, key};
 use mrtr_schema::notification::{Progress, name};
 use serde_json::value::RawValue;
 
-/// What a request is of: its method, and the JSON of the name or the URI in its parameters.
+/// What a request is of: its caller if there are several, its method, and the JSON of the name or
+/// the URI in its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
+    pub(super) caller: Option<String>,
     method: String,
     subject: Option<String>,
 }
@@ -28,11 +30,15 @@ pub(super) struct ModernRequest {
 }
 
 impl ModernRequest {
-    pub(super) fn parse(request: Request) -> Result<Self, ErrorObject> {
+    pub(super) fn parse(request: Request, caller: Option<&str>) -> Result<Self, ErrorObject> {
         let Request { id, method, params, .. } = request;
         let mut this = Self {
             meta: RequestMeta::default(),
-            target: Target { method: method.clone(), subject: None },
+            target: Target {
+                caller: caller.map(str::to_owned),
+                method: method.clone(),
+                subject: None,
+            },
             state: None,
             responses: InputResponses::default(),
             legacy: Request::new(id, method, None),
@@ -123,7 +129,7 @@ mod tests {
         });
         let params = Params::new(&params).unwrap();
         let request = Request::new(RequestId::Number(7), "tools/call", Some(params));
-        let parsed = ModernRequest::parse(request).unwrap();
+        let parsed = ModernRequest::parse(request, None).unwrap();
         assert_eq!(parsed.state.as_deref(), Some("s"));
         assert!(parsed.responses.get("q").is_some());
         assert!(parsed.meta.client_capabilities.unwrap().has_roots());
@@ -136,6 +142,6 @@ mod tests {
         let meta = json!({ "_meta": { key::PROTOCOL_VERSION: "2026-07-28" } });
         let params = Params::new(&meta).unwrap();
         let request = Request::new(RequestId::Number(1), "tools/list", Some(params));
-        assert!(ModernRequest::parse(request).unwrap().legacy.params.is_none());
+        assert!(ModernRequest::parse(request, None).unwrap().legacy.params.is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that wait for the client's answers. They cannot leave this process.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use mrtr_schema::input::InputResponses;
@@ -10,7 +10,8 @@ use super::connection::Connection;
 use super::request::Target;
 use super::running_call::RunningCall;
 
-/// How many calls may wait. A further one cancels the oldest, whose caller has most likely gone.
+/// How many calls may wait. A further one cancels the oldest of the caller with the most, who has
+/// most likely gone.
 const MAX_SUSPENDED: usize = 256;
 
 /// A call that stands at questions of the server.
@@ -36,8 +37,10 @@ impl<C: Connection> SuspendedCall<C> {
 
 /// The calls that wait, the oldest first, by their request states.
 pub(super) struct SuspendedCalls<C: Connection> {
-    waiting: Mutex<VecDeque<(String, SuspendedCall<C>)>>,
+    waiting: Mutex<Waiting<C>>,
 }
+
+type Waiting<C> = VecDeque<(String, SuspendedCall<C>)>;
 
 impl<C: Connection> Default for SuspendedCalls<C> {
     fn default() -> Self {
@@ -55,9 +58,15 @@ impl<C: Connection> SuspendedCalls<C> {
         let state = format!("legacy-{:016x}{:016x}", getrandom::u64()?, getrandom::u64()?);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back((state.clone(), call));
-        let oldest = if waiting.len() > MAX_SUSPENDED { waiting.pop_front() } else { None };
+        let dropped = if waiting.len() > MAX_SUSPENDED { remove_one(&mut waiting) } else { None };
         drop(waiting);
-        drop(oldest);
+        if dropped.is_some() {
+            tracing::warn!(
+                target: "mrtr::client",
+                max = MAX_SUSPENDED,
+                "too many calls wait for answers: the oldest of a caller is cancelled"
+            );
+        }
         Ok(state)
     }
 
@@ -79,6 +88,17 @@ impl<C: Connection> SuspendedCalls<C> {
             None => Err(UNKNOWN),
         }
     }
+}
+
+/// Removes the oldest call of the caller with the most calls.
+fn remove_one<C: Connection>(waiting: &mut Waiting<C>) -> Option<(String, SuspendedCall<C>)> {
+    let mut counts = HashMap::<_, usize>::new();
+    for (_, call) in waiting.iter() {
+        *counts.entry(&call.target.caller).or_default() += 1;
+    }
+    let most = counts.values().copied().max();
+    let at = waiting.iter().position(|(_, call)| counts.get(&call.target.caller).copied() == most);
+    waiting.remove(at?)
 }
 
 const UNKNOWN: &str = "a call with a legacy server can be resumed only by the client that began it";

@@ -224,7 +224,7 @@ fn question(id: RequestId) -> Request {
 type Sent = tokio::task::JoinHandle<Result<Response, TransportError>>;
 
 fn send(adapter: &Arc<Adapter<Fake>>, method: &str, params: Value, level: Value) -> Sent {
-    send_as(adapter, method, params, level, false)
+    send_as(adapter, method, params, level, None)
 }
 
 fn send_as(
@@ -232,7 +232,7 @@ fn send_as(
     method: &str,
     mut params: Value,
     level: Value,
-    is_shared: bool,
+    caller: Option<&'static str>,
 ) -> Sent {
     let form: ClientCapabilities =
         serde_json::from_value(json!({ "elicitation": { "form": {}, "url": {} } })).unwrap();
@@ -244,7 +244,7 @@ fn send_as(
     let params = Params::new(&params).unwrap();
     let request = Request::new(RequestId::Number(7), method, Some(params));
     let adapter = Arc::clone(adapter);
-    let outgoing = OutgoingRequest::new(request).with_shared_connection(is_shared);
+    let outgoing = OutgoingRequest::new(request).with_caller(caller);
     tokio::spawn(async move { adapter.send(outgoing).await })
 }
 

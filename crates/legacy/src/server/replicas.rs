@@ -114,12 +114,14 @@ impl<H: RequestHandler> Gateway<H> {
                     session.cancel_call(&id);
                 }
             }
-            Message::Resumed { session, stream } => {
-                let session = self.sessions.get(session);
-                if let Some((session, stream)) = session
-                    .and_then(|session| session.stream(&stream).map(|stream| (session, stream)))
-                {
-                    session.give_up(&stream);
+            Message::Resumed { by, .. } if by == self.process => {}
+            Message::Resumed { session, stream, id, .. } => {
+                if let Some(session) = self.sessions.get(session) {
+                    if let Some(stream) = session.stream(&stream) {
+                        session.give_up(&stream);
+                    }
+                    // It may have been resumed here before, on another stream.
+                    session.give_up_call(&id);
                 }
             }
             Message::Ended { session, expires } => {

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::legacy_client::{LegacyClient, request};
 use crate::legacy_server::{Runs, builder, replica, ring, text};
 
-/// Two replicas with the same keys, each with its own bus, and the counter of their steps.
-fn replicas(buses: [impl ReplicaBus; 2]) -> ([Endpoint<Server>; 2], Runs) {
+/// Replicas with the same keys, each with its own bus, and the counter of their steps.
+fn replicas<const N: usize>(buses: [impl ReplicaBus; N]) -> ([Endpoint<Server>; N], Runs) {
     let (secret, runs) = (Secret::generate().unwrap(), Runs::default());
     let endpoints = buses.map(|bus| {
         let server = builder(&runs).allow_anonymous().key_ring(ring(&secret)).build().unwrap();
@@ -26,10 +26,11 @@ fn replicas(buses: [impl ReplicaBus; 2]) -> ([Endpoint<Server>; 2], Runs) {
 }
 
 /// Opens a session, and returns a client of it at each replica.
-async fn clients(endpoints: &[Endpoint<Server>; 2]) -> [LegacyClient; 2] {
-    let [first, second] = endpoints;
-    let client = LegacyClient::open(first, "2025-11-25").await;
-    [client.clone(), LegacyClient { endpoint: second.clone(), ..client }]
+async fn clients<const N: usize>(endpoints: &[Endpoint<Server>; N]) -> [LegacyClient; N] {
+    let client = LegacyClient::open(&endpoints[0], "2025-11-25").await;
+    endpoints
+        .each_ref()
+        .map(|endpoint| LegacyClient { endpoint: endpoint.clone(), ..client.clone() })
 }
 
 /// Repeats a check until it succeeds.
@@ -148,6 +149,17 @@ async fn redis_bus_logs_in_again_after_a_refusal() {
     receives_again(&bus).await;
 }
 
+/// A message of others costs none of our own.
+#[tokio::test]
+async fn redis_bus_skips_what_is_not_text() {
+    let redis = Redis::start();
+    let bus = RedisBus::connect(&redis.url(), "test").await.unwrap();
+    assert_eq!(redis.command(r#"PUBLISH test "\xff""#), ":1");
+    bus.publish("kept".to_owned()).await.unwrap();
+    let received = tokio::time::timeout(Duration::from_secs(10), bus.receive()).await;
+    assert_eq!(received.unwrap(), "kept");
+}
+
 #[tokio::test]
 async fn postgres_bus_carries_what_reaches_the_wrong_replica() {
     let postgres = Postgres::start();
@@ -207,6 +219,29 @@ async fn bus_tells_the_former_replica_that_a_call_is_resumed() {
     assert!(call.next().await.is_none(), "the call continues at one replica only");
     assert_eq!(first.accept(&new.data, "none").await, StatusCode::ACCEPTED);
     assert_eq!(text(&resumed.response().await), "Lucca 0 none");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// What the second replica sent did not reach the client.
+#[tokio::test]
+async fn call_that_is_resumed_twice_from_one_event_continues_at_one_replica() {
+    let channel = BusChannel::default();
+    let (endpoints, runs) = replicas([(); 3].map(|()| channel.connect()));
+    let [first, second, third] = clients(&endpoints).await;
+    let mut call = first.call(1, "book").await;
+    let question = call.event().await;
+    let mut resumed = second.get(question.id.as_deref()).await;
+    resumed.event().await;
+    let mut again = third.get(question.id.as_deref()).await;
+    let mut question = again.event().await;
+    assert!(call.next().await.is_none() && resumed.next().await.is_none());
+    for answer in ["Lucca", "none"] {
+        assert_eq!(third.accept(&question.data, answer).await, StatusCode::ACCEPTED);
+        if answer == "Lucca" {
+            question = again.event().await;
+        }
+    }
+    assert_eq!(text(&again.response().await), "Lucca 0 none");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 

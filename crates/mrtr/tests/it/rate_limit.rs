@@ -45,3 +45,29 @@ async fn legacy_clients_get_the_same_status() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.headers["retry-after"], "60");
 }
+
+/// Requests that no tool answers count, too.
+#[cfg(feature = "legacy")]
+#[tokio::test]
+async fn legacy_clients_get_the_same_status_without_a_session() {
+    use mrtr::legacy::{LegacyOptions, LegacyServer};
+
+    use crate::legacy_client::{LegacyClient, request};
+
+    let server = Server::builder("test", "1").layer(RateLimit::per_minute(1)).allow_anonymous();
+    let server = server.ephemeral_key().build().unwrap();
+    let legacy = LegacyServer::new(server.clone(), server.sealer(), LegacyOptions::default());
+    let endpoint = mrtr::http::Endpoint::new(server).legacy(legacy.unwrap());
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let info = json!({ "name": "raw", "version": "1" });
+    let initialize = request(
+        1,
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info }),
+    );
+    let outside = LegacyClient::new(&endpoint);
+    for refused in [client.get(None).await, outside.post(&initialize).await] {
+        assert_eq!(refused.status, 429);
+        assert_eq!(refused.headers["retry-after"], "60");
+    }
+}

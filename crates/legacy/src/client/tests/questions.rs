@@ -239,12 +239,13 @@ async fn question_on_the_stream_of_the_session_is_not_for_a_request_of_our_own()
 #[tokio::test(start_paused = true)]
 async fn question_that_names_no_call_is_refused_on_a_shared_connection() {
     let (adapter, mut server) = connect();
-    let shared = || send_as(&adapter, "tools/call", json!({ "name": "t" }), Value::Null, true);
-    let of_alice = shared();
+    let call_as =
+        |caller| send_as(&adapter, "tools/call", json!({ "name": "t" }), Value::Null, Some(caller));
+    let of_alice = call_as("alice");
     server.call("tools/call").await.answer(json!({ "content": [] })).await;
     result(of_alice).await;
     let (_, stream) = server.streams.recv().await.unwrap();
-    let of_bob = shared();
+    let of_bob = call_as("bob");
     let at_server = server.call("tools/call").await;
     stream.send(Incoming::Request(question(RequestId::Number(5)))).await.unwrap();
     let (_, refused) = server.response().await;
@@ -252,6 +253,38 @@ async fn question_that_names_no_call_is_refused_on_a_shared_connection() {
     // One that comes with the call is known to be for it.
     at_server.ask(6).await;
     assert_eq!(result(of_bob).await["inputRequests"].as_object().unwrap().len(), 1);
+}
+
+/// Otherwise one caller of a gateway could cancel the calls of all others.
+#[tokio::test(start_paused = true)]
+async fn caller_with_too_many_suspended_calls_loses_only_calls_of_its_own() {
+    let (adapter, mut server) = connect();
+    let call_as = |caller, mut params: Value| {
+        params["name"] = json!("t");
+        send_as(&adapter, "tools/call", params, Value::Null, Some(caller))
+    };
+    let mut states = Vec::new();
+    let mut calls = Vec::new();
+    for caller in ["alice"].into_iter().chain(["bob"; 257]) {
+        let sent = call_as(caller, json!({}));
+        let at_server = server.call("tools/call").await;
+        at_server.ask(1).await;
+        calls.push(at_server);
+        states.push(result(sent).await["requestState"].clone());
+    }
+    // Those of Alice and of Bob's last call are there, that of Bob's first call is not.
+    for (at, caller) in [(0, "alice"), (257, "bob")] {
+        let sent = call_as(caller, json!({ "requestState": states[at] }));
+        while server.response().await.1["id"] != 1 {}
+        calls[at].answer(json!({ "content": [] })).await;
+        assert_eq!(result(sent).await, json!({ "content": [] }), "{caller}");
+    }
+    let sent = call_as("bob", json!({ "requestState": states[1] }));
+    assert_eq!(sent.await.unwrap().unwrap().outcome.unwrap_err().code, -32602);
+    // A state is only for its caller.
+    let sent = call_as("alice", json!({ "requestState": states[3] }));
+    let error = sent.await.unwrap().unwrap().outcome.unwrap_err();
+    assert!(error.message.contains("another call"), "{error}");
 }
 
 /// The server may ask there.

@@ -159,7 +159,13 @@ async fn next(subscription: &mut PubSub) -> Option<String> {
     loop {
         let received = timeout(IDLE, subscription.on_message().next()).await;
         match received {
-            Ok(message) => return message?.get_payload().ok(),
+            Ok(message) => match message?.get_payload() {
+                Ok(message) => return Some(message),
+                // It is not of a replica.
+                Err(error) => {
+                    tracing::warn!(target: "mrtr::redis", %error, "a message is not text");
+                }
+            },
             Err(_) => timeout(TIMEOUT, subscription.ping::<()>()).await.ok()?.ok()?,
         }
     }

@@ -76,7 +76,12 @@ async fn resume<H: RequestHandler>(
         if permit.is_reserve() {
             return Err(Rejected::overloaded(None));
         }
-        let resumed = Message::Resumed { session: session.key, stream: stream.to_owned() };
+        let resumed = Message::Resumed {
+            session: session.key,
+            stream: stream.to_owned(),
+            id: call.id.clone(),
+            by: gateway.process.clone(),
+        };
         // A replica that does not learn it gives the call up by itself, after a while.
         let _ = gateway.publish(&resumed).await;
         session.give_up_call(&call.id);

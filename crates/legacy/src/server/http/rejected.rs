@@ -1,8 +1,9 @@
 //! Responses that are complete at once.
 
-use ::http::{HeaderValue, Response, StatusCode, header};
+use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId, code};
+use mrtr_transport::headers;
 use mrtr_transport::http::ResponseBody;
 
 /// A request that no session answers.
@@ -55,17 +56,28 @@ impl Rejected {
             error = %self.error,
             "request rejected"
         );
+        let (status, header) = match headers::status_and_header(&self.error) {
+            Some((status, name, value)) => (status, Some((name, value))),
+            None => (self.status, header_of(self.status)),
+        };
         let mut response = json(&jsonrpc::Response::error(self.id, self.error));
-        *response.status_mut() = self.status;
-        if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            let allowed = HeaderValue::from_static("POST, GET, DELETE");
-            response.headers_mut().insert(header::ALLOW, allowed);
-        }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            // In seconds.
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        *response.status_mut() = status;
+        response.headers_mut().extend(header);
         response
+    }
+}
+
+/// Returns the header that belongs to a status.
+fn header_of(status: StatusCode) -> Option<(HeaderName, HeaderValue)> {
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Some((header::ALLOW, HeaderValue::from_static("POST, GET, DELETE")))
+        }
+        // In seconds.
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Some((header::RETRY_AFTER, HeaderValue::from_static("1")))
+        }
+        _ => None,
     }
 }
 

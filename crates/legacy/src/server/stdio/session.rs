@@ -197,9 +197,13 @@ impl<H: RequestHandler> StreamSession<H> {
                 };
                 let registered = RegisteredCall { session: &calling, id: &request.id, number };
                 let outcome = call.respond(&request, None).await;
+                // It can be cancelled until there is room for the response.
+                let room = channel.lines.reserve().await;
                 drop(registered);
                 let response = Response { id: Some(request.id), outcome };
-                let _ = channel.lines.send((json_line(response.to_json()), AlwaysWritten)).await;
+                if let Ok(room) = room {
+                    room.send((json_line(response.to_json()), AlwaysWritten));
+                }
             })
         });
         if let Err(why) = begun {
