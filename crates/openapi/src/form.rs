@@ -32,6 +32,11 @@ impl FormEncoding {
         Ok(Self(styles))
     }
 
+    /// Returns true if the document says that a field is JSON.
+    pub(crate) fn is_json(&self, name: &str) -> bool {
+        matches!(self.0.get(name), Some((Style::Json, _)))
+    }
+
     /// Writes the fields. If the document does not say how, an array is written as a field for each
     /// element, and an object as JSON.
     pub(crate) fn write(&self, body: &RawValue) -> Result<String, String> {
@@ -54,10 +59,16 @@ impl FormEncoding {
     }
 }
 
-/// Returns the fields as JSON, for the user.
-pub(crate) fn to_json(body: &RawValue) -> Result<String, String> {
+/// Returns the fields that are sent as JSON, for the user. Those that are `null` are not sent,
+/// except for the ones that `sends_null`.
+pub(crate) fn to_json(
+    body: &RawValue,
+    sends_null: impl Fn(&str) -> bool,
+) -> Result<String, String> {
+    let mut fields = fields(body)?;
+    fields.retain(|(name, value)| value.get() != "null" || sends_null(name));
     let mut json = Vec::new();
-    write_pairs(&mut serde_json::Serializer::new(&mut json), &fields(body)?)
+    write_pairs(&mut serde_json::Serializer::new(&mut json), &fields)
         .map_err(|error| error.to_string())?;
     String::from_utf8(json).map_err(|error| error.to_string())
 }

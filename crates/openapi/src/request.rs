@@ -148,12 +148,12 @@ impl Plan {
         if let Some(body) = &self.body
             && let Some(value) = arguments.0.get(&body.argument)
         {
-            let json = match body.format {
-                BodyFormat::Json => value.get().to_owned(),
-                BodyFormat::Form(_) | BodyFormat::Multipart(_) => {
-                    form::to_json(value).map_err(|why| invalid(&body.argument, &why))?
-                }
+            let json = match &body.format {
+                BodyFormat::Json => Ok(value.get().to_owned()),
+                BodyFormat::Form(encoding) => form::to_json(value, |name| encoding.is_json(name)),
+                BodyFormat::Multipart(_) => form::to_json(value, |_| false),
             };
+            let json = json.map_err(|why| invalid(&body.argument, &why))?;
             let _ = write!(text, "\n\n{}", shown(&json));
         }
         if text.chars().count() > MAX_QUESTION {

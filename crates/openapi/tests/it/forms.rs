@@ -52,18 +52,23 @@ async fn form_is_shown_to_the_user_as_json() {
         "transfer": { "memo": "x".repeat(300), "to": "attacker" },
         "ids": (0..100).collect::<Vec<_>>(),
         "note": "y\namount = 1",
+        "not sent": null,
+        "json": null,
     });
-    let (_, question, sent) = call(json!({ "ids": { "explode": false } }), body).await;
+    let encoding = json!({
+        "ids": { "explode": false }, "json": { "contentType": "application/json" },
+    });
+    let (_, question, sent) = call(encoding, body).await;
     let ids: Vec<_> = (0..100).map(|id| id.to_string()).collect();
     let expected = format!(
         "Send this request to api.example?\n\nPOST /v1/x\n\n\
          {{\"transfer\":{{\"memo\":\"{}\" (cut; 300 characters),\"to\":\"attacker\"}},\
-         \"ids\":[{}],\"note\":\"y\\namount = 1\"}}",
+         \"ids\":[{}],\"note\":\"y\\namount = 1\",\"json\":null}}",
         "x".repeat(200),
         ids.join(",")
     );
     assert_eq!(question, Some(expected));
-    assert!(sent.is_some());
+    assert!(sent.unwrap().ends_with("&note=y%0Aamount%20%3D%201&json=null"));
 }
 
 #[tokio::test]
