@@ -5,25 +5,22 @@
 //! default is 2020-12. References to other documents are rejected: nothing is fetched. Work is
 //! bounded: the cost of a schema is estimated first, and a schema that costs too much is rejected.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::{self, Write as _};
+mod cost;
 
-use jsonschema::PatternOptions;
+use std::fmt::{self, Display, Write};
+
+use cost::{SchemaCost, ValueSize};
+use jsonschema::{PatternOptions, ValidationError};
 use serde_json::Value;
 
-use crate::{InvalidValue, Object, peer_text, uri};
+use crate::{InvalidValue, Object};
 
-/// Maximum number of subschemas that are applied to one node of a value. Far more than any
-/// hand-written schema needs, and few enough to be counted quickly.
-const MAX_PER_NODE: u64 = 20_000;
-
-/// Maximum number of applications of subschemas to nodes for one value: bounds a validation to a
-/// fraction of a second.
+/// Maximum number of applications of subschemas to nodes for one value: bounds the time of a
+/// validation. One that is not built to be slow takes a fraction of a second.
 const MAX_TOTAL: u64 = 5_000_000;
 
-/// Maximum nesting of subschemas, references included. Bounds the recursion of this module and of
-/// the validator.
-const MAX_DEPTH: usize = 200;
+/// Maximum number of applications for which all errors are collected. There may be as many errors.
+const MAX_COLLECTED: u64 = 100_000;
 
 /// Maximum product of the nesting of a recursive schema and that of a value. Bounds the recursion
 /// of the validator, which begins again at each level of the value.
@@ -36,38 +33,11 @@ const MAX_PATTERN_SIZE: usize = 2 << 20;
 /// [`MAX_PATTERN_SIZE`].
 const MAX_PATTERNS_SIZE: usize = 8 << 20;
 
-/// Maximum number of different patterns.
-const MAX_PATTERNS: usize = 100;
-
-/// The values in `enum` and `const` that count as one subschema.
-const VALUES_PER_COST: u64 = 100;
-
-/// Keywords whose value is a subschema, or an array of them.
-const SUBSCHEMAS: [&str; 16] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-
-/// Keywords whose value is an object of subschemas by name.
-const NAMED_SUBSCHEMAS: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
-
 /// Maximum number of errors in one message.
 const MAX_ERRORS: usize = 5;
+
+/// Maximum length of an error in a message, in bytes.
+const MAX_ERROR_LENGTH: usize = 500;
 
 /// A compiled JSON Schema.
 ///
@@ -91,12 +61,7 @@ const MAX_ERRORS: usize = 5;
 #[derive(Debug)]
 pub struct Validator {
     inner: jsonschema::Validator,
-    /// Subschemas that are applied to one node, recursive references not counted.
-    breadth: u64,
-    /// Number of recursive references.
-    recursive: u64,
-    /// The nesting of the subschemas, references included.
-    depth: usize,
+    cost: SchemaCost,
 }
 
 impl Validator {
@@ -105,256 +70,94 @@ impl Validator {
     /// # Errors
     ///
     /// [`InvalidValue`] if the schema is malformed, declares an unknown dialect, contains a
-    /// reference that is not within itself, uses `$dynamicRef`, `$recursiveRef` or an `$id` in a
-    /// subschema, or costs too much.
+    /// reference that is not within itself, uses `$dynamicRef`, `$recursiveRef`, an `$id` in a
+    /// subschema or an anchor twice, or costs too much.
     pub fn new(schema: &Object) -> Result<Self, InvalidValue> {
         let root = Value::Object(schema.clone());
-        let mut estimator = CostEstimator {
-            root: &root,
-            known: HashMap::new(),
-            anchors: HashMap::new(),
-            patterns: HashSet::new(),
-            path: Vec::new(),
-            depth: 0,
-            recursive: 0,
-            steps: 0,
-        };
-        find_anchors(&root, &mut estimator.anchors, 0);
-        let breadth = estimator.cost(&root).map_err(InvalidValue::new)?;
-        let CostEstimator { recursive, depth, patterns, .. } = estimator;
-        let size = MAX_PATTERN_SIZE.min(MAX_PATTERNS_SIZE / patterns.len().max(1));
+        let cost = SchemaCost::of(&root).map_err(InvalidValue::new)?;
+        let size = MAX_PATTERN_SIZE.min(MAX_PATTERNS_SIZE / cost.patterns.max(1));
         // The `regex` crate matches in linear time; the default engine backtracks.
         let patterns = PatternOptions::regex().size_limit(size).dfa_size_limit(size / 4);
         let options = jsonschema::options().with_pattern_options(patterns);
-        let inner = options.build(&root).map_err(|error| InvalidValue::new(error.to_string()))?;
-        Ok(Self { inner, breadth, recursive, depth })
+        let inner = options.build(&root).map_err(|error| InvalidValue::new(cut(&error)))?;
+        Ok(Self { inner, cost })
     }
 
     /// Validates a value.
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] with the path of the first error and the text of up to five errors, or if
-    /// the validation would cost too much.
+    /// [`InvalidValue`] with the path of the first error and the text of up to five errors, each up
+    /// to 500 bytes, or if the validation would cost too much. For large values, the text has one
+    /// error, or says only that the value does not match. It contains names of members, and no
+    /// values.
     pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
-        let (nodes, depth) = size(value);
-        // In the worst case every level of the value follows every recursive reference.
-        let visits = self.recursive.max(1).saturating_pow(u32::try_from(depth).unwrap_or(u32::MAX));
-        if self.breadth.saturating_mul(nodes).saturating_mul(visits) > MAX_TOTAL {
+        let size = ValueSize::of(value);
+        let applications = self.cost.applications(&size);
+        if applications > MAX_TOTAL {
             return Err(InvalidValue::new(format!(
                 "validation would apply more than {MAX_TOTAL} subschemas"
             )));
         }
-        if self.recursive > 0 && self.depth.saturating_mul(depth) > MAX_RECURSION {
+        if self.cost.recursive > 0 && self.cost.depth.saturating_mul(size.depth) > MAX_RECURSION {
             return Err(InvalidValue::new(format!(
                 "validation would nest deeper than {MAX_RECURSION} subschemas"
             )));
         }
+        if applications > MAX_COLLECTED {
+            return self.validate_large(value);
+        }
         let mut errors = self.inner.iter_errors(value);
         let Some(first) = errors.next() else { return Ok(()) };
-        let mut reason = first.to_string();
+        let mut reason = text(&first);
         for error in errors.take(MAX_ERRORS - 1) {
-            let path = error.instance_path().to_string();
+            let path = cut(error.instance_path());
             let separator = if path.is_empty() { "" } else { ": " };
             // Writing to a `String` cannot fail.
-            let _: fmt::Result = write!(reason, "; {path}{separator}{error}");
+            let _: fmt::Result = write!(reason, "; {path}{separator}{}", text(&error));
         }
-        Err(InvalidValue::with_path(first.instance_path().to_string(), reason))
+        Err(InvalidValue::with_path(cut(first.instance_path()), reason))
+    }
+
+    /// Validates a value that may have too many errors to keep them all in memory.
+    fn validate_large(&self, value: &Value) -> Result<(), InvalidValue> {
+        // The error about alternatives contains all errors of each.
+        if self.cost.has_alternatives {
+            return if self.inner.is_valid(value) {
+                Ok(())
+            } else {
+                Err(InvalidValue::new("the value does not match the schema"))
+            };
+        }
+        self.inner
+            .validate(value)
+            .map_err(|error| InvalidValue::with_path(cut(error.instance_path()), text(&error)))
     }
 }
 
-/// Returns the number of nodes of a value and their depth.
-fn size(value: &Value) -> (u64, usize) {
-    let mut nodes = 0;
-    let mut deepest = 0;
-    let mut rest = vec![(value, 1)];
-    while let Some((value, depth)) = rest.pop() {
-        nodes += 1;
-        deepest = deepest.max(depth);
-        match value {
-            Value::Array(items) => rest.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(members) => rest.extend(members.values().map(|item| (item, depth + 1))),
-            _ => {}
-        }
-    }
-    (nodes, deepest)
+/// Returns the text of an error, without the value: errors are logged.
+fn text(error: &ValidationError<'_>) -> String {
+    cut(&error.masked_with("the value"))
 }
 
-/// Counts the subschemas that a validator would visit, references included.
-struct CostEstimator<'a> {
-    root: &'a Value,
-    /// The cost of the subschemas that were counted already, by address.
-    known: HashMap<*const Value, u64>,
-    /// The subschemas with an anchor, by its name.
-    anchors: HashMap<&'a str, &'a Value>,
-    /// The patterns so far.
-    patterns: HashSet<&'a str>,
-    /// The subschemas from the root to the current one.
-    path: Vec<*const Value>,
-    /// The longest path so far.
-    depth: usize,
-    /// The recursive references so far.
-    recursive: u64,
-    /// The subschemas visited so far.
-    steps: u64,
-}
+/// Returns what is displayed, up to [`MAX_ERROR_LENGTH`].
+fn cut(displayed: &impl Display) -> String {
+    struct Cut(String);
 
-impl<'a> CostEstimator<'a> {
-    fn cost(&mut self, schema: &'a Value) -> Result<u64, String> {
-        let at: *const Value = schema;
-        if self.path.contains(&at) {
-            self.recursive += 1;
-            return Ok(1);
-        }
-        if let Some(known) = self.known.get(&at) {
-            return Ok(*known);
-        }
-        if self.path.len() > MAX_DEPTH {
-            return Err(format!("subschemas are nested deeper than {MAX_DEPTH}"));
-        }
-        self.steps += 1;
-        if self.steps > MAX_PER_NODE {
-            return Err(too_many_subschemas());
-        }
-        self.path.push(at);
-        self.depth = self.depth.max(self.path.len());
-        let recursive_before = self.recursive;
-        let mut sum: u64 = 1;
-        match schema {
-            Value::Object(members) => {
-                for (keyword, value) in members {
-                    sum = sum.saturating_add(self.keyword(keyword, value)?);
-                }
-            }
-            Value::Array(items) => {
-                for item in items {
-                    sum = sum.saturating_add(self.cost(item)?);
-                }
-            }
-            _ => {}
-        }
-        self.path.pop();
-        if sum > MAX_PER_NODE {
-            return Err(too_many_subschemas());
-        }
-        // A subschema with a recursive reference is counted again on every path that leads to it.
-        if self.recursive == recursive_before {
-            self.known.insert(at, sum);
-        }
-        Ok(sum)
-    }
-
-    fn keyword(&mut self, keyword: &str, value: &'a Value) -> Result<u64, String> {
-        match (keyword, value) {
-            ("$ref", Value::String(target)) => {
-                let target = self.target(target)?;
-                self.cost(target)
-            }
-            // Their target depends on the path of evaluation, so their cost cannot be estimated.
-            ("$dynamicRef" | "$recursiveRef", _) => Err(format!("`{keyword}` is not supported")),
-            ("$id", Value::String(_)) if self.path.len() > 1 => {
-                Err("`$id` in a subschema is not supported".to_owned())
-            }
-            ("id", Value::String(_)) if self.path.len() > 1 && self.is_draft_4() => {
-                Err("`id` in a subschema is not supported".to_owned())
-            }
-            ("pattern", Value::String(pattern)) => self.add_pattern(pattern),
-            ("const" | "enum", _) => Ok(1 + size(value).0 / VALUES_PER_COST),
-            // The validator copies what is negated, once for each level.
-            ("not", _) => Ok(self.cost(value)?.saturating_mul(2)),
-            (_, Value::Object(named)) if NAMED_SUBSCHEMAS.contains(&keyword) => {
-                let mut sum: u64 = 0;
-                for (name, schema) in named {
-                    if keyword == "patternProperties" {
-                        sum += self.add_pattern(name)?;
-                    }
-                    sum = sum.saturating_add(self.cost(schema)?);
-                }
-                Ok(sum)
-            }
-            (_, Value::Object(_) | Value::Array(_)) if SUBSCHEMAS.contains(&keyword) => {
-                self.cost(value)
-            }
-            // Not a subschema: the value of a keyword, or an annotation.
-            _ => Ok(0),
+    impl Write for Cut {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = MAX_ERROR_LENGTH.saturating_sub(self.0.len());
+            let end = text.floor_char_boundary(room);
+            self.0.push_str(text.get(..end).unwrap_or_default());
+            if end == text.len() { Ok(()) } else { Err(fmt::Error) }
         }
     }
 
-    /// Counts a pattern, whose compiled form takes much memory. The validator compiles equal ones
-    /// once.
-    fn add_pattern(&mut self, pattern: &'a str) -> Result<u64, String> {
-        self.patterns.insert(pattern);
-        if self.patterns.len() > MAX_PATTERNS {
-            return Err(format!("there are more than {MAX_PATTERNS} different patterns"));
-        }
-        Ok(1)
+    let mut written = Cut(String::new());
+    if write!(written, "{displayed}").is_err() {
+        written.0.push('…');
     }
-
-    /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.
-    fn target(&self, target: &str) -> Result<&'a Value, String> {
-        let quoted = || peer_text::quote(target);
-        // A schema may name itself.
-        let own = self.root.get("$id").and_then(Value::as_str);
-        let own = own.map_or("", |id| id.trim_end_matches('#'));
-        let place =
-            target.strip_prefix(own).filter(|place| matches!(place.get(..1), None | Some("#")));
-        let place = place.unwrap_or(target);
-        if place.is_empty() && !target.is_empty() {
-            return Ok(self.root);
-        }
-        let Some(fragment) = place.strip_prefix('#') else {
-            return Err(format!("`$ref` {} is external; nothing is fetched", quoted()));
-        };
-        let fragment = uri::percent_decode(fragment).unwrap_or_default();
-        let found = if fragment.is_empty() || fragment.starts_with('/') {
-            self.root.pointer(&fragment)
-        } else {
-            self.anchors.get(&*fragment).copied()
-        };
-        found.ok_or_else(|| format!("`$ref` {} does not exist", quoted()))
-    }
-
-    fn is_draft_4(&self) -> bool {
-        let dialect = self.root.get("$schema").and_then(Value::as_str);
-        dialect.is_some_and(|dialect| dialect.contains("draft-04"))
-    }
-}
-
-/// Finds the subschemas with an anchor, as deep as subschemas may be nested.
-fn find_anchors<'a>(schema: &'a Value, anchors: &mut HashMap<&'a str, &'a Value>, depth: usize) {
-    if depth > MAX_DEPTH {
-        return;
-    }
-    match schema {
-        Value::Object(members) => {
-            for keyword in ["$anchor", "$dynamicAnchor"] {
-                if let Some(Value::String(name)) = members.get(keyword) {
-                    anchors.entry(name).or_insert(schema);
-                }
-            }
-            for (keyword, value) in members {
-                if SUBSCHEMAS.contains(&keyword.as_str()) {
-                    find_anchors(value, anchors, depth + 1);
-                } else if let Value::Object(named) = value
-                    && NAMED_SUBSCHEMAS.contains(&keyword.as_str())
-                {
-                    for value in named.values() {
-                        find_anchors(value, anchors, depth + 1);
-                    }
-                }
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                find_anchors(item, anchors, depth + 1);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn too_many_subschemas() -> String {
-    format!("more than {MAX_PER_NODE} subschemas would apply to one value")
+    written.0
 }
 
 #[cfg(test)]
@@ -390,7 +193,7 @@ mod tests {
         }
         for (value, part) in [
             (json!({}), "\"n\""),
-            (json!({ "n": 0 }), "/n: 0 is less"),
+            (json!({ "n": 0 }), "/n: the value is less"),
             (json!({ "n": 1.5 }), "/n"),
             (json!({ "n": 1, "text": "abcd" }), "/text"),
             (json!({ "n": 1, "text": "b" }), "/text"),
@@ -434,6 +237,7 @@ mod tests {
             (json!({ "properties": { "a": { "$ref": "other.json" } } }), "nothing is fetched"),
             (json!({ "$ref": "#/$defs/none" }), "does not exist"),
             (json!({ "$dynamicRef": "#x" }), "not supported"),
+            (json!({ "allOf": [{ "$anchor": "a" }, { "$anchor": "a" }] }), "\"a\" occurs twice"),
             (json!({ "allOf": [{ "$id": "https://example.com/y", "type": "string" }] }), "`$id`"),
         ] {
             let error = validator(schema.clone()).unwrap_err().to_string();
@@ -544,5 +348,97 @@ mod tests {
         let value = (0..40).fold(json!({}), |inner, _| json!({ "children": [inner] }));
         assert_eq!(validator(tree).unwrap().validate(&value), Ok(()));
         assert_eq!(validator(json!({ "$ref": "#" })).unwrap().validate(&json!(5)), Ok(()));
+    }
+
+    /// Each level applies everything below it once more, to find out what that has evaluated.
+    #[test]
+    fn validator_bounds_the_work_for_unevaluated_members() {
+        for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
+            let nested = |levels| {
+                (0..levels).fold(json!({}), |inner, _| json!({ "anyOf": [inner], (keyword): {} }))
+            };
+            assert_eq!(validator(nested(5)).unwrap().validate(&json!({})), Ok(()));
+            let error = validator(nested(50)).unwrap_err();
+            assert!(error.reason().contains("more than 20000 subschemas"), "{error}");
+        }
+        // The same at each level of the value.
+        let tree = |branch: &str| {
+            validator(json!({ (branch): [{ "properties": { "a": { "$ref": "#" } } }], "unevaluatedProperties": false }))
+                .unwrap()
+        };
+        let value = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }));
+        assert_eq!(tree("anyOf").validate(&value(10)), Ok(()));
+        let error = tree("allOf").validate(&value(60)).unwrap_err();
+        assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");
+        // Here, no subschema is applied twice.
+        let linear = json!({
+            "properties": { "a": { "$ref": "#" } }, "unevaluatedProperties": false,
+        });
+        assert_eq!(validator(linear).unwrap().validate(&value(60)), Ok(()));
+    }
+
+    /// A value can have an error for each node and name.
+    #[test]
+    fn validator_bounds_the_number_of_errors() {
+        let list = |count: u64| Value::from((0..count).collect::<Vec<_>>());
+        let strings = json!({ "items": { "type": "string" } });
+        let alternatives = json!({ "items": { "anyOf": [{ "type": "string" }, false] } });
+        for schema in [&strings, &alternatives] {
+            let schema = validator(schema.clone()).unwrap();
+            assert_eq!(schema.validate(&list(9)).unwrap_err().reason().matches("; ").count(), 4);
+            assert_eq!(schema.validate(&json!(vec!["x"; 50_000])), Ok(()));
+        }
+        let error = validator(strings).unwrap().validate(&list(50_000)).unwrap_err();
+        assert_eq!(error.reason(), "the value is not of type \"string\"");
+        let error = validator(alternatives).unwrap().validate(&list(50_000)).unwrap_err();
+        assert_eq!(error.reason(), "the value does not match the schema");
+
+        let names: Vec<_> = (0..10_000).map(|n| format!("a{n}")).collect();
+        let required = validator(json!({ "items": { "required": names } })).unwrap();
+        let objects = Value::from(vec![json!({}); 1_000]);
+        assert!(required.validate(&objects).unwrap_err().reason().contains("more than 5000000"));
+    }
+
+    #[test]
+    fn validator_bounds_the_work_for_long_text() {
+        let pattern = json!({ "pattern": "^[a-z]*$" });
+        let long = json!("x".repeat(4 << 20));
+        assert_eq!(validator(pattern.clone()).unwrap().validate(&long), Ok(()));
+        let many = validator(json!({ "allOf": vec![pattern; 5_000] })).unwrap();
+        assert_eq!(many.validate(&json!("x")), Ok(()));
+        assert!(many.validate(&long).unwrap_err().reason().contains("more than 5000000"));
+        let names = json!({ (long.as_str().unwrap()): 1 });
+        assert!(many.validate(&names).unwrap_err().reason().contains("more than 5000000"));
+    }
+
+    /// Servers log errors.
+    #[test]
+    fn errors_contain_no_values_and_are_short() {
+        let secret = "secret".repeat(1_000);
+        for (schema, value) in [
+            (json!({ "type": "integer" }), json!({ "a": secret })),
+            (json!({ "enum": ["x".repeat(10_000)] }), json!(secret)),
+            (json!({ "uniqueItems": true }), json!([secret, secret])),
+            (json!({ "anyOf": [{ "type": "integer" }, { "maxLength": 1 }] }), json!(secret)),
+            (json!({ "const": 1 }), json!([secret])),
+            (json!({ "pattern": "^a" }), json!(secret)),
+            (json!({ "contains": { "const": 1 } }), json!([secret])),
+            (json!({ "not": {} }), json!(secret)),
+            (
+                json!({ "maxProperties": 0, "propertyNames": { "maxLength": 9 } }),
+                json!({ "a": secret }),
+            ),
+        ] {
+            let error = validator(schema).unwrap().validate(&value).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.len() < 1_000, "{error}");
+        }
+        let names = json!({ (secret): { "a": 1 } });
+        for schema in [
+            json!({ "additionalProperties": false, "properties": { "a": {} } }),
+            json!({ "additionalProperties": { "type": "string" } }),
+        ] {
+            let error = validator(schema).unwrap().validate(&names).unwrap_err().to_string();
+            assert!(error.contains('…') && error.len() < 1_000, "{error}");
+        }
     }
 }

@@ -240,7 +240,7 @@ fn is_date_time(text: &str) -> bool {
     let is_fraction = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
     let is_zone = zone.eq_ignore_ascii_case("z")
         || zone
-            .get(1..)
+            .strip_prefix(['+', '-'])
             .and_then(|z| digits(z, ':', [2, 2]))
             .is_some_and(|[h, m]| h < 24 && m < 60);
     is_date(date) && is_time && is_fraction && is_zone
@@ -342,6 +342,7 @@ mod tests {
                     "2026-07-28T25:00:00Z",
                     "2026-07-28T09:30:00",
                     "2026-07-28T09:30:00.Z",
+                    "2026-07-28T09:30:00Z05:00",
                 ],
             ),
         ] {
