@@ -8,6 +8,7 @@ use std::error::Error;
 use mrtr::client::Transport;
 use mrtr::http::HttpClient;
 use mrtr::stdio::ChildServer;
+use mrtr::terminal::{sanitize, sanitize_line};
 use mrtr::{Client, ClientBuilder};
 use serde_json::Value;
 
@@ -44,18 +45,22 @@ async fn run(
         .build();
     let Some(tool) = tool else {
         for tool in client.list_tools().await? {
-            println!("{}: {}", tool.name, tool.description.unwrap_or_default());
+            let line = format!("{}: {}", tool.name, tool.description.unwrap_or_default());
+            println!("{}", sanitize_line(&line));
         }
         return Ok(());
     };
     // Returns when the call is complete, however many rounds it takes.
     match client.call_tool(&tool, arguments).await {
         // A tool's own error is a result as well: the model should read it.
-        Ok(result) if result.is_error => println!("the tool failed: {}", result.text()),
-        Ok(result) => println!("{}", result.text()),
+        Ok(result) if result.is_error => println!("the tool failed: {}", sanitize(&result.text())),
+        // Text of a server must not control the terminal.
+        Ok(result) => println!("{}", sanitize(&result.text())),
         // The server's refusal, with its code.
         Err(error) => match error.as_server_error() {
-            Some(refusal) => println!("the server refused: {} ({})", refusal.message, refusal.code),
+            Some(refusal) => {
+                println!("the server refused: {} ({})", sanitize(&refusal.message), refusal.code);
+            }
             None => return Err(error.into()),
         },
     }

@@ -64,6 +64,6 @@ pub fn server() -> Result<Server, BuildError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Log to standard error: standard output belongs to the protocol.
-    eprintln!("words: ready");
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     Ok(mrtr::serve_stdio(server()?).await?)
 }

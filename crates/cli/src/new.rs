@@ -81,6 +81,7 @@ mrtr = "{version}"
 schemars = "1"
 serde = {{ version = "1", features = ["derive"] }}
 tokio = {{ version = "1", features = ["macros", "rt-multi-thread"] }}
+tracing-subscriber = {{ version = "0.3", default-features = false, features = ["ansi", "fmt"] }}
 
 [dev-dependencies]
 mrtr = {{ version = "{version}", features = ["testing"] }}

@@ -42,6 +42,8 @@ fn server() -> ServerBuilder {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Standard output belongs to the protocol.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     // Everyone who can connect may call, and open calls end with this process. Before you deploy
     // the server, read https://docs.rs/mrtr/latest/mrtr/guide/deploying/
     let server = server().allow_anonymous().ephemeral_key().build()?;

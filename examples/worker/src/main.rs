@@ -71,10 +71,19 @@ async fn finish(file: &Path, url: &str) -> Result<()> {
         .prepare("SELECT id, waits FROM calls")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
+    let client = client(url)?;
     for (id, waits) in waiting {
         let call: PendingCall = serde_json::from_str(&waits)?;
-        let result: CallToolResult = client(url)?.finish(call).await?;
-        println!("finish  {}", result.text());
+        match client.finish::<CallToolResult>(call).await {
+            Ok(result) => println!("finish  {}", result.text()),
+            // Such as a state that has expired. It would be refused again.
+            Err(error) if error.as_server_error().is_some() => println!("finish  {error}"),
+            // The server may accept it later. Others are not affected.
+            Err(error) => {
+                println!("finish  {error}: call {id} is kept");
+                continue;
+            }
+        }
         database.execute("DELETE FROM calls WHERE id = ?1", [id])?;
     }
     Ok(())

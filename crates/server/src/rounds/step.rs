@@ -38,26 +38,25 @@ const DETACHED_TIMEOUT: Duration = Duration::from_mins(1);
 /// use std::time::Duration;
 ///
 /// use mrtr_server::{Context, Result};
-/// # async fn reserve(seat: &str) -> Result<String> { Ok(seat.to_owned()) }
+/// # async fn reserve(seat: &str, _key: &str) -> Result<String> { Ok(seat.to_owned()) }
 /// # async fn quote() -> Result<u64> { Ok(20) }
 /// # async fn charge(euros: u64, idempotency_key: &str) -> Result<String> {
 /// #     Ok(format!("{euros} {idempotency_key}"))
 /// # }
 ///
 /// async fn buy(cx: Context) -> Result<String> {
-///     // A failure decides what happens next, so it is recorded like a success.
-///     let window = cx
-///         .step("window", async |_| reserve("window").await)
-///         .timeout(Duration::from_secs(5))
-///         .record_errors()
-///         .await;
-///     let seat = match window {
+///     // A refusal decides what happens next, so it is recorded like a success.
+///     let window = cx.step("window", async |s| reserve("window", s.idempotency_key()).await);
+///     let seat = match window.record_errors().await {
 ///         Ok(seat) => seat,
-///         Err(_) => cx.step("aisle", async |_| reserve("aisle").await).await?,
+///         Err(_) => {
+///             cx.step("aisle", async |s| reserve("aisle", s.idempotency_key()).await).await?
+///         }
 ///     };
 ///
 ///     // Another version of this handler may do without this step.
-///     let euros = cx.step("quote", async |_| quote().await).skippable().await?;
+///     let quote = cx.step("quote", async |_| quote().await).timeout(Duration::from_secs(5));
+///     let euros = quote.skippable().await?;
 ///
 ///     // The user is charged once, even if the first request arrives twice, and the charge is not
 ///     // cancelled if the client disconnects.

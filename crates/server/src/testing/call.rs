@@ -76,7 +76,9 @@ pub struct TestCall {
 pub enum Fault {
     /// The response is lost, and the client repeats the request.
     ResponseLost,
-    /// The request arrives twice, concurrently. The client takes the response to the first copy.
+    /// The request arrives twice. The client takes the response to the first copy. The second one
+    /// begins when the handler of the first one waits for anything, such as
+    /// `tokio::task::yield_now` in a step, or after its response.
     Duplicate,
     /// The client disconnects when the handler first waits, and repeats the request.
     Disconnect,

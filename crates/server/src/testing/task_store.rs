@@ -30,8 +30,9 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 /// the replicas of a server have. It may contain other tasks. Tasks of this test are left behind.
 /// They expire within two hours, except for two small ones, which never expire.
 ///
-/// Needs a runtime of tokio with a clock that is not paused. Takes a few seconds with a store that
-/// commits in a millisecond.
+/// Needs a multi-threaded runtime of tokio, so that operations of a store that never waits run at
+/// the same time, too: `#[tokio::test(flavor = "multi_thread", worker_threads = 4)]`. Takes a few
+/// seconds with a store that commits in a millisecond.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_multi_thread().enable_time().build()?.block_on(async {
@@ -48,9 +49,14 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 ///
 /// # Panics
 ///
-/// If an operation fails, takes too long, or does not do what
+/// If the runtime is not multi-threaded, or an operation fails, takes too long, or does not do what
 /// [`TaskRow`](crate::tasks::row::TaskRow) does.
 pub async fn task_store_contract<S: TaskStore>(connect: impl AsyncFn() -> S) {
+    assert_eq!(
+        tokio::runtime::Handle::current().runtime_flavor(),
+        tokio::runtime::RuntimeFlavor::MultiThread,
+        "the contract is tested on a multi-threaded runtime"
+    );
     let (one, other) = (Arc::new(connect().await), Arc::new(connect().await));
     let mut run = [0; 8];
     assert!(getrandom::fill(&mut run).is_ok(), "the operating system has no random numbers");
