@@ -395,6 +395,10 @@ impl ServerBuilder {
         let (tasks, task_functions) = self.task_service()?.unzip();
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
+        let is_own = |name: &&String| self.group.methods.contains_key(name.as_str());
+        if let Some(name) = self.extension_methods.iter().map(|(name, _)| name).find(is_own) {
+            return Err(BuildError::Method(name.clone()));
+        }
         let own =
             self.group.methods.into_iter().map(|(name, own)| (name.into(), Method::Protocol(own)));
         let added = self

@@ -97,6 +97,6 @@ impl CallOptions {
 
     /// Returns true if the caller can see the feature.
     pub(crate) fn is_visible_to(&self, caller: &RequestParts) -> bool {
-        self.visibility.iter().all(|rule| rule.allows(caller))
+        !caller.hides_target && self.visibility.iter().all(|rule| rule.allows(caller))
     }
 }

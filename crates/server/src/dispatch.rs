@@ -148,6 +148,7 @@ impl Registry {
             extensions: std::mem::take(&mut call.extensions),
             runtime: Arc::clone(&self.runtime),
             group_states: Vec::new(),
+            hides_target: false,
         }))
     }
 }

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 /// # Errors
 ///
 /// The name of a field that the restricted schema cannot express, and the reason: for example, a
-/// nested struct, or a list of anything but choices.
+/// nested struct, a list of anything but choices, or a `pattern`. Check in the handler what a form
+/// cannot express.
 pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
     cached_form::<T>().map(|form| Arc::clone(&form.schema))
 }
@@ -81,6 +82,28 @@ fn generate_schema<T: JsonSchema>(settings: SchemaSettings) -> Object {
     schema
 }
 
+/// Keywords with rules that forms do not have. Without them, a form would ask for less than the
+/// type requires.
+const NOT_IN_FORMS: [&str; 9] = [
+    "allOf",
+    "const",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "if",
+    "multipleOf",
+    "not",
+    "pattern",
+    "patternProperties",
+];
+
+/// Returns an error if a schema has a keyword that forms do not have.
+fn check_keywords(schema: &Object) -> Result<(), String> {
+    match NOT_IN_FORMS.iter().find(|keyword| schema.contains_key(**keyword)) {
+        Some(keyword) => Err(format!("a form cannot have `{keyword}`")),
+        None => Ok(()),
+    }
+}
+
 /// Converts the schema of a struct to a form.
 fn restrict(mut schema: Object) -> Result<FormSchema, String> {
     let defs = match schema.shift_remove("$defs") {
@@ -90,6 +113,11 @@ fn restrict(mut schema: Object) -> Result<FormSchema, String> {
     if schema.get("type") != Some(&json!("object")) {
         return Err("a form must be a struct with named fields".to_owned());
     }
+    // A flattened enum.
+    if ["anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword)) {
+        return Err("a form cannot have alternatives".to_owned());
+    }
+    check_keywords(&schema)?;
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for (name, property) in properties.iter_mut() {
             *property = restrict_property(property.take(), &defs)
@@ -165,6 +193,7 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
         }
         *items = restricted;
     }
+    check_keywords(&p)?;
     Ok(Value::Object(p))
 }
 
@@ -317,6 +346,35 @@ mod tests {
         names: Vec<String>,
     }
 
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Pin {
+        #[schemars(regex(pattern = "^[0-9]{4}$"))]
+        pin: String,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Even {
+        #[schemars(extend("multipleOf" = 2))]
+        n: Option<u8>,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    enum Payment {
+        Card { number: String },
+        Invoice { address: String },
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Flattened {
+        name: String,
+        #[serde(flatten)]
+        payment: Payment,
+    }
+
     #[test]
     fn form_of_names_unsupported_fields() {
         for (form, part) in [
@@ -324,6 +382,9 @@ mod tests {
             (form_of::<List>(), "field \"names\""),
             (form_of::<BTreeMap<String, String>>(), ""),
             (form_of::<String>(), "struct with named fields"),
+            (form_of::<Pin>(), "field \"pin\": a form cannot have `pattern`"),
+            (form_of::<Even>(), "field \"n\": a form cannot have `multipleOf`"),
+            (form_of::<Flattened>(), "alternatives"),
         ] {
             if part.is_empty() {
                 assert!(form.is_ok_and(|form| form.fields.is_empty()), "a map has no fields");

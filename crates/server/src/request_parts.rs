@@ -32,6 +32,9 @@ pub struct RequestParts {
     pub(crate) runtime: Arc<Runtime>,
     /// The application state of the groups that contain the handler, the innermost first.
     pub(crate) group_states: Vec<Arc<StateMap>>,
+    /// True if what the request names was hidden when its layers were chosen. It stays hidden, also
+    /// if the rule allows it meanwhile: its layers would be missing.
+    pub(crate) hides_target: bool,
 }
 
 impl RequestParts {

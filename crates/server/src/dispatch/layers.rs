@@ -41,8 +41,12 @@ impl Registry {
 }
 
 impl Dispatch for Registry {
-    fn run_feature(self: Arc<Self>, request: Request) -> ResponseFuture {
-        let layers = self.target_options(&request).and_then(|options| options.layers.clone());
+    fn run_feature(self: Arc<Self>, mut request: Request) -> ResponseFuture {
+        let options = self.target_options(&request);
+        let layers = options.and_then(|options| options.layers.clone());
+        let is_hidden = options.is_none();
+        request.parts.hides_target =
+            is_hidden && (request.method() == method::COMPLETE || request.name().is_some());
         Box::pin(layers.unwrap_or_else(Next::method).run(request))
     }
 

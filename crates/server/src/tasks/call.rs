@@ -143,6 +143,7 @@ impl StoredCall {
             extensions,
             runtime: Arc::clone(runtime),
             group_states: Vec::new(),
+            hides_target: false,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Layers around tools, prompts, resources and the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::{RawJson, elicitation::ElicitResult};
 use mrtr_server::middleware::{FromFnLayer, LayerFuture, Next, Request, Response, from_fn};
 use mrtr_server::{
-    CompletionRequest, Context, Extension, Prompt, Resource, ResourceTemplate, Result, Server, Tool,
+    CompletionRequest, Context, Extension, Prompt, RequestParts, Resource, ResourceTemplate,
+    Result, Server, Tool,
 };
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
@@ -208,6 +210,20 @@ async fn layers_of_a_hidden_feature_do_not_run() {
         seen.take(),
         ["server: tools/call t {} alice first", "server: tools/call u {} alice first",]
     );
+}
+
+/// Otherwise it would be called without its layers.
+#[tokio::test]
+async fn feature_that_was_hidden_when_its_layers_were_chosen_stays_hidden() {
+    let (seen, hides) = (Seen::default(), Arc::new(AtomicBool::new(true)));
+    let rule = move |_: &RequestParts| !hides.swap(false, Ordering::Relaxed);
+    let tool = Tool::new("t", "", ask).layer(seen.layer("tool")).visible_to(rule);
+    let fleet = server_of(tool, |server| server);
+    let hidden = call_tool(&fleet, "t", json!({}), json!({})).await;
+    assert_eq!(hidden["error"]["code"], -32602, "{hidden}");
+    let asked = call_tool(&fleet, "t", json!({}), json!({})).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    assert_eq!(seen.take(), ["tool: tools/call t {} alice first"]);
 }
 
 #[tokio::test]

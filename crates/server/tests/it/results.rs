@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
 use mrtr_schema::icon::Icon;
+use mrtr_server::tasks::MemoryTaskStore;
 use mrtr_server::{
     CacheControl, ChangeNotifier, CompletionRequest, Context, Error, ExtensionRequest, Prompt,
     PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
@@ -486,4 +487,12 @@ async fn extension_declares_settings_and_adds_methods() {
     let builder = replica(&TestClock::default())
         .method("prompts/get", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()));
     assert!(builder.build().unwrap_err().to_string().contains("is a method of the protocol"));
+    // Those of tasks are served by the task store, if there is one.
+    let builder = || {
+        let answer = async |_: ExtensionRequest| Ok(mrtr_schema::Object::new());
+        replica(&TestClock::default()).method("tasks/get", answer)
+    };
+    assert!(builder().build().is_ok());
+    let error = builder().task_store(MemoryTaskStore::new(1)).build().unwrap_err().to_string();
+    assert!(error.contains("\"tasks/get\" is a method of the protocol, or of the task store"));
 }
