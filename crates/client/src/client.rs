@@ -259,8 +259,8 @@ impl<T: Transport> Client<T> {
     /// that began last. Once a call of this client is sent, such questions are refused for the rest
     /// of the session, since it is not known whose call asks.
     ///
-    /// A call of a legacy server that waits for answers is kept in memory. Of too many such calls,
-    /// the oldest of the caller with the most is cancelled.
+    /// A call of a legacy server that waits for answers is kept in memory, at most 256 on one
+    /// connection. A further one cancels a call: the oldest one of the caller that has the most.
     #[must_use]
     pub fn with_caller(&self, key: impl Into<Arc<str>>) -> Self {
         let key = key.into();

@@ -19,7 +19,8 @@ use crate::{InvalidValue, Object};
 /// validation. One that is not built to be slow takes a fraction of a second.
 const MAX_TOTAL: u64 = 5_000_000;
 
-/// Maximum number of applications for which all errors are collected. There may be as many errors.
+/// Maximum number of applications, times the length of an error, for which all errors are
+/// collected: there may be as many. A length of 1 is less than 256 bytes from schema and value.
 const MAX_COLLECTED: u64 = 100_000;
 
 /// Maximum product of the nesting of a recursive schema and that of a value. Bounds the recursion
@@ -104,7 +105,7 @@ impl Validator {
                 "validation would nest deeper than {MAX_RECURSION} subschemas"
             )));
         }
-        if applications > MAX_COLLECTED {
+        if applications.saturating_mul(self.cost.error_length(&size)) > MAX_COLLECTED {
             return self.validate_large(value);
         }
         let mut errors = self.inner.iter_errors(value);
@@ -343,10 +344,19 @@ mod tests {
             nested = json!({ "not": nested });
         }
         assert!(validator(nested).unwrap_err().reason().contains("nested deeper"));
-        // A schema of a tree is recursive and must not be rejected.
-        let tree = json!({ "type": "object", "properties": { "children": { "type": "array", "items": { "$ref": "#" } } } });
-        let value = (0..40).fold(json!({}), |inner, _| json!({ "children": [inner] }));
-        assert_eq!(validator(tree).unwrap().validate(&value), Ok(()));
+        // A schema of a tree is recursive and must not be rejected, in the forms that generators
+        // write.
+        let tree = |node: &str| {
+            let children = json!({ "type": "array", "items": { "$ref": node } });
+            json!({ "type": "object", "properties": { "children": children, "next": { "$ref": node } } })
+        };
+        let value = (0..40).fold(json!({}), |inner, _| json!({ "children": [inner], "next": {} }));
+        let node = "#/$defs/Node";
+        let of_root = json!({ "$defs": { "Node": tree(node) }, "$ref": node });
+        let of_field = json!({ "$defs": { "Node": tree(node) }, "properties": { "children": { "items": { "$ref": node } } } });
+        for schema in [tree("#"), of_root, of_field] {
+            assert_eq!(validator(schema).unwrap().validate(&value), Ok(()));
+        }
         assert_eq!(validator(json!({ "$ref": "#" })).unwrap().validate(&json!(5)), Ok(()));
     }
 
@@ -399,6 +409,39 @@ mod tests {
         assert!(required.validate(&objects).unwrap_err().reason().contains("more than 5000000"));
     }
 
+    /// The errors may be few, and long.
+    #[test]
+    fn validator_bounds_the_length_of_all_errors() {
+        let list = json!({ "items": { "type": "string" } });
+        let lists = validator(json!({ "additionalProperties": list })).unwrap();
+        let named = |name: &str| json!({ (name): (0..1_000).collect::<Vec<_>>() });
+        let errors = |value| lists.validate(&value).unwrap_err().reason().matches("; ").count();
+        assert_eq!(errors(named("x")), 4);
+        assert_eq!(errors(named(&"x".repeat(1 << 16))), 0);
+
+        let items = Value::from(vec![json!({}); 1_000]);
+        for (keyword, value) in [
+            ("required", json!(["x".repeat(1 << 16)])),
+            ("not", json!({ "description": "x".repeat(1 << 16) })),
+        ] {
+            let schema = validator(json!({ "items": { (keyword): value } })).unwrap();
+            let error = schema.validate(&items).unwrap_err();
+            assert!(!error.reason().contains("; "), "{error}");
+        }
+    }
+
+    /// Items that are arrays or objects can have the same hash.
+    #[test]
+    fn validator_bounds_the_comparisons_of_items() {
+        let unique = validator(json!({ "uniqueItems": true })).unwrap();
+        let numbers = |count: u64| Value::from((0..count).collect::<Vec<_>>());
+        assert_eq!(unique.validate(&numbers(100_000)), Ok(()));
+        let lists = |count: u64| Value::from((0..count).map(|n| json!([n])).collect::<Vec<_>>());
+        assert_eq!(unique.validate(&lists(5_000)), Ok(()));
+        let error = unique.validate(&lists(20_000)).unwrap_err();
+        assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");
+    }
+
     #[test]
     fn validator_bounds_the_work_for_long_text() {
         let pattern = json!({ "pattern": "^[a-z]*$" });
@@ -407,6 +450,12 @@ mod tests {
         let many = validator(json!({ "allOf": vec![pattern; 5_000] })).unwrap();
         assert_eq!(many.validate(&json!("x")), Ok(()));
         assert!(many.validate(&long).unwrap_err().reason().contains("more than 5000000"));
+        // Alternatives are tried one by one.
+        let words = (0..100_000).map(|n| n.to_string()).collect::<Vec<_>>().join("|");
+        let one_of = validator(json!({ "items": { "pattern": format!("^({words})$") } })).unwrap();
+        assert_eq!(one_of.validate(&json!(["99999"])), Ok(()));
+        let list = Value::from(vec!["99999"; 1_000]);
+        assert!(one_of.validate(&list).unwrap_err().reason().contains("more than 5000000"));
         let names = json!({ (long.as_str().unwrap()): 1 });
         assert!(many.validate(&names).unwrap_err().reason().contains("more than 5000000"));
     }

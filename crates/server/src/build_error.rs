@@ -69,9 +69,9 @@ pub enum BuildError {
     /// An extension has an invalid identifier.
     #[error("invalid extension identifier {0:?}: expected a form like com.example/name")]
     Extension(String),
-    /// An extension method has the name of a method of the protocol, or of tasks although there is
-    /// a task store.
-    #[error("extension method {0:?} is a method of the protocol, or of the task store")]
+    /// An extension method has the name of a method of the protocol or, on a server with a task
+    /// store, of the extension for tasks.
+    #[error("extension method {0:?} is a method of the protocol or of the extension for tasks")]
     Method(String),
     /// A resource has an invalid URI.
     #[error("invalid resource URI {uri:?}: {why}")]

@@ -13,6 +13,7 @@ use std::process::{ExitCode, Stdio};
 
 use mrtr::client::{CallOutcome, PendingCall};
 use mrtr::http::{Endpoint, HttpConnection, ServeOptions};
+use mrtr::schema::jsonrpc::code::INVALID_PARAMS;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool};
 use rusqlite::Connection;
@@ -77,7 +78,9 @@ async fn finish(file: &Path, url: &str) -> Result<()> {
         match client.finish::<CallToolResult>(call).await {
             Ok(result) => println!("finish  {}", result.text()),
             // Such as a state that has expired. It would be refused again.
-            Err(error) if error.as_server_error().is_some() => println!("finish  {error}"),
+            Err(error) if error.as_server_error().is_some_and(|e| e.code == INVALID_PARAMS) => {
+                println!("finish  {error}");
+            }
             // The server may accept it later. Others are not affected.
             Err(error) => {
                 println!("finish  {error}: call {id} is kept");

@@ -37,8 +37,10 @@ pub use self::redis::RedisBus;
 /// Delivery at most once is enough. An answer that is lost leaves its call waiting for
 /// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).
 pub trait ReplicaBus: Send + Sync + 'static {
-    /// Sends a message to all replicas. Whether this one is among them does not matter. An
-    /// operation that takes longer than 5 s counts as failed, and its future is dropped.
+    /// Sends a message to all replicas, also to this one. If they receive messages in different
+    /// orders, or this one receives none of its own, a call that is resumed twice at the same time
+    /// may continue at two replicas or at none; nothing else depends on it. An operation that takes
+    /// longer than 5 s counts as failed, and its future is dropped.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub(crate) struct Gateway<H> {
     /// Room for streams that were read to their end.
     retained: Arc<Semaphore>,
     /// The beginning of the ids that this process chooses.
-    pub(crate) process: String,
+    process: String,
     next_id: AtomicU64,
     pub(crate) listening: OnceLock<Listening>,
 }

@@ -114,14 +114,17 @@ impl<H: RequestHandler> Gateway<H> {
                     session.cancel_call(&id);
                 }
             }
-            Message::Resumed { by, .. } if by == self.process => {}
-            Message::Resumed { session, stream, id, .. } => {
-                if let Some(session) = self.sessions.get(session) {
-                    if let Some(stream) = session.stream(&stream) {
-                        session.give_up(&stream);
-                    }
-                    // It may have been resumed here before, on another stream.
-                    session.give_up_call(&id);
+            Message::Resumed { session, stream, id, new } => {
+                let Some(session) = self.sessions.get(session) else { return };
+                if let Some(stream) = session.stream(&stream) {
+                    session.give_up(&stream);
+                }
+                match session.stream(&new) {
+                    Some(own) => own.set_resuming(false),
+                    // It may have been resumed here before, on another stream. If it was resumed
+                    // twice at the same time, the replica whose message comes last continues.
+                    None if session.is_resuming(&id) => {}
+                    None => session.give_up_call(&id),
                 }
             }
             Message::Ended { session, expires } => {

@@ -225,6 +225,13 @@ impl Session {
         self.lock().streams.remove(id);
     }
 
+    /// Returns true if a request is resumed here, and the other replicas are just being told.
+    pub(crate) fn is_resuming(&self, id: &RequestId) -> bool {
+        let state = self.lock();
+        let stream = state.calls.get(id).and_then(|call| call.stream.as_ref());
+        stream.is_some_and(|stream| stream.is_resuming())
+    }
+
     /// Gives up a request that its client continues from an event id. Its stream was that of
     /// another connection.
     pub(crate) fn give_up_call(&self, id: &RequestId) {

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -47,6 +48,8 @@ pub(crate) struct Stream {
     id: String,
     /// It began with several calls.
     is_batch: bool,
+    /// The message that its call is resumed here has not come back from the bus.
+    is_resuming: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -87,7 +90,16 @@ impl Stream {
             end: None,
             waker: None,
         };
-        Arc::new(Self { id, is_batch: responses > 1, state: Mutex::new(state) })
+        let is_resuming = AtomicBool::new(false);
+        Arc::new(Self { id, is_batch: responses > 1, is_resuming, state: Mutex::new(state) })
+    }
+
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.is_resuming.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_resuming(&self, is_resuming: bool) {
+        self.is_resuming.store(is_resuming, Ordering::Relaxed);
     }
 
     /// Replaces the task that ends the stream, so that a client that comes and goes has one.

@@ -12,7 +12,7 @@ use mrtr_testkit::BusChannel;
 use mrtr_testkit::servers::{Postgres, Redis, RedisFailover};
 use serde_json::{Value, json};
 
-use crate::legacy_client::{LegacyClient, request};
+use crate::legacy_client::{Incoming, LegacyClient, request};
 use crate::legacy_server::{Runs, builder, replica, ring, text};
 
 /// Replicas with the same keys, each with its own bus, and the counter of their steps.
@@ -243,6 +243,38 @@ async fn call_that_is_resumed_twice_from_one_event_continues_at_one_replica() {
     }
     assert_eq!(text(&again.response().await), "Lucca 0 none");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// As if a proxy repeats the request.
+#[tokio::test]
+async fn call_that_is_resumed_twice_at_the_same_time_continues_at_one_replica() {
+    async fn until_end(stream: &mut Incoming, seen: &mut Vec<Value>) {
+        while let Some(event) = stream.next().await {
+            seen.push(event.data);
+        }
+    }
+
+    let channel = BusChannel::default();
+    let (endpoints, _) = replicas([(); 3].map(|()| channel.connect()));
+    let [first, second, third] = clients(&endpoints).await;
+    for id in 1..20 {
+        let question = first.call(id, "book").await.event().await;
+        let id = question.id.as_deref();
+        let (mut one, mut other) = tokio::join!(second.get(id), third.get(id));
+        let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
+        let (client, mut stream, mut seen) = tokio::select! {
+            () = until_end(&mut one, &mut of_one) => (&third, other, of_other),
+            () = until_end(&mut other, &mut of_other) => (&second, one, of_one),
+        };
+        for answer in ["Lucca", "none"] {
+            let question = match seen.pop() {
+                Some(question) => question,
+                None => stream.event().await.data,
+            };
+            assert_eq!(client.accept(&question, answer).await, StatusCode::ACCEPTED);
+        }
+        assert!(text(&stream.response().await).starts_with("Lucca "));
+    }
 }
 
 /// Each round requires its scopes anew, wherever the answers arrive.

@@ -26,6 +26,12 @@ const BYTES_PER_NODE: usize = 256;
 /// How many nodes the bytes that count as one are for a pattern.
 const PATTERN_FACTOR: u64 = 16;
 
+/// The bytes of a pattern that count as another one: alternatives are tried one by one.
+const BYTES_PER_SCAN: usize = 64;
+
+/// The comparisons of two items that count as one node.
+const PAIRS_PER_NODE: u64 = 16;
+
 /// Keywords whose value is a subschema, or an array of them.
 const SUBSCHEMAS: [&str; 16] = [
     "additionalItems",
@@ -65,6 +71,10 @@ pub(super) struct SchemaCost {
     pub(super) patterns: usize,
     /// True if there is an `anyOf` or a `oneOf`.
     pub(super) has_alternatives: bool,
+    /// True if there is a `uniqueItems`.
+    compares_items: bool,
+    /// The length of what an error can copy from the schema, in bytes.
+    copied: usize,
 }
 
 impl SchemaCost {
@@ -82,6 +92,8 @@ impl SchemaCost {
             path: Vec::new(),
             depth: 0,
             has_alternatives: false,
+            compares_items: false,
+            copied: 0,
             steps: 0,
         };
         find_anchors(root, &mut estimator.anchors, 0)?;
@@ -93,6 +105,8 @@ impl SchemaCost {
             depth: estimator.depth,
             patterns: estimator.patterns.len(),
             has_alternatives: estimator.has_alternatives,
+            compares_items: estimator.compares_items,
+            copied: estimator.copied,
         })
     }
 
@@ -102,8 +116,14 @@ impl SchemaCost {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
         let nodes = self.breadth.saturating_mul(size.nodes + size.text);
         let scans = self.scans.saturating_mul(PATTERN_FACTOR).saturating_mul(size.text);
+        let pairs = if self.compares_items { size.pairs / PAIRS_PER_NODE } else { 0 };
         let repetitions = self.recursive.max(1).saturating_pow(levels);
-        nodes.saturating_add(scans).saturating_mul(repetitions)
+        nodes.saturating_add(scans).saturating_add(pairs).saturating_mul(repetitions)
+    }
+
+    /// Returns the length of the longest error, its path included, in nodes.
+    pub(super) fn error_length(&self, size: &ValueSize) -> u64 {
+        1 + ((self.copied + size.longest_path) / BYTES_PER_NODE) as u64
     }
 }
 
@@ -112,22 +132,35 @@ pub(super) struct ValueSize {
     nodes: u64,
     /// The length of strings and names, in nodes.
     text: u64,
+    /// The length of the longest string or name, in bytes.
+    longest_text: usize,
+    /// Pairs of items that are arrays or objects: these can differ and have the same hash.
+    pairs: u64,
+    /// The length of the names on the way to a node, in bytes.
+    longest_path: usize,
     pub(super) depth: usize,
 }
 
 impl ValueSize {
     pub(super) fn of(value: &Value) -> Self {
-        let mut size = Self { nodes: 0, text: 0, depth: 0 };
-        let mut rest = vec![(value, 1)];
-        while let Some((value, depth)) = rest.pop() {
+        let mut size =
+            Self { nodes: 0, text: 0, longest_text: 0, pairs: 0, longest_path: 0, depth: 0 };
+        let mut rest = vec![(value, 1, 0)];
+        while let Some((value, depth, path)) = rest.pop() {
             size.nodes += 1;
             size.depth = size.depth.max(depth);
+            size.longest_path = size.longest_path.max(path);
             match value {
-                Value::Array(items) => rest.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Array(items) => {
+                    let nested = items.iter().filter(|item| item.is_array() || item.is_object());
+                    let nested = nested.count() as u64;
+                    size.pairs = size.pairs.saturating_add(nested.saturating_mul(nested) / 2);
+                    rest.extend(items.iter().map(|item| (item, depth + 1, path)));
+                }
                 Value::Object(members) => {
                     for (name, member) in members {
                         size.add_text(name);
-                        rest.push((member, depth + 1));
+                        rest.push((member, depth + 1, path + name.len()));
                     }
                 }
                 Value::String(text) => size.add_text(text),
@@ -139,6 +172,7 @@ impl ValueSize {
 
     fn add_text(&mut self, text: &str) {
         self.text += (text.len() / BYTES_PER_NODE) as u64;
+        self.longest_text = self.longest_text.max(text.len());
     }
 }
 
@@ -162,6 +196,14 @@ impl Count {
         self.visits = self.visits.saturating_add(other.visits);
         self.scans = self.scans.saturating_add(other.scans);
         self.recursive = self.recursive.saturating_add(other.recursive);
+    }
+
+    /// Adds what is applied to another node of the value: of the recursive references, only those
+    /// to one node repeat.
+    fn add_beside(&mut self, other: Self) {
+        let recursive = self.recursive.max(other.recursive);
+        self.add(other);
+        self.recursive = recursive;
     }
 }
 
@@ -204,6 +246,8 @@ struct Estimator<'a> {
     /// The longest path so far.
     depth: usize,
     has_alternatives: bool,
+    compares_items: bool,
+    copied: usize,
     /// The subschemas visited so far.
     steps: u64,
 }
@@ -274,17 +318,35 @@ impl<'a> Estimator<'a> {
                 let ValueSize { nodes, text, .. } = ValueSize::of(value);
                 Ok(Cost::applied(Count::visits(1 + (nodes + text) / VALUES_PER_COST)))
             }
-            ("required", Value::Array(names)) => {
-                Ok(Cost::applied(Count::visits(names.len() as u64)))
+            ("required" | "dependentRequired", _) => {
+                let size = ValueSize::of(value);
+                self.copied = self.copied.max(size.longest_text);
+                Ok(Cost::applied(Count::visits(size.nodes)))
             }
-            ("dependentRequired", _) => {
-                Ok(Cost::applied(Count::visits(ValueSize::of(value).nodes)))
+            ("uniqueItems", Value::Bool(true)) => {
+                self.compares_items = true;
+                Ok(Cost::default())
             }
             // The validator copies what is negated, once for each level.
             ("not", _) => {
+                self.copied = self.copied.max(value.to_string().len());
                 let Count { visits, scans, recursive } = self.cost(value)?.applied;
                 let visits = visits.saturating_mul(2);
                 Ok(Cost::applied(Count { visits, scans, recursive }))
+            }
+            // Applied where they are referenced.
+            ("$defs" | "definitions", Value::Object(named)) => {
+                for schema in named.values() {
+                    self.cost(schema)?;
+                }
+                Ok(Cost::default())
+            }
+            ("properties", Value::Object(named)) => {
+                let mut sum = Count::default();
+                for schema in named.values() {
+                    sum.add_beside(self.cost(schema)?.applied);
+                }
+                Ok(Cost::applied(sum))
             }
             (_, Value::Object(named)) if NAMED_SUBSCHEMAS.contains(&keyword) => {
                 let mut sum = Cost::default();
@@ -324,7 +386,9 @@ impl<'a> Estimator<'a> {
         if self.patterns.len() > MAX_PATTERNS {
             return Err(format!("there are more than {MAX_PATTERNS} different patterns"));
         }
-        Ok(Count { visits: 1, scans: 1, recursive: 0 })
+        self.copied = self.copied.max(pattern.len());
+        let count = 1 + (pattern.len() / BYTES_PER_SCAN) as u64;
+        Ok(Count { visits: count, scans: count, recursive: 0 })
     }
 
     /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.

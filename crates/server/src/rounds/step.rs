@@ -160,6 +160,9 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     /// Records the error if the step fails: later rounds return that error, and do not run the step
     /// again. Internal errors are recorded without their message. Default: a failed step runs
     /// again.
+    ///
+    /// Every error is recorded, also that of the [`timeout`](Self::timeout), after which the effect
+    /// may have happened. Use it only if each error is certain, such as a refusal.
     pub fn record_errors(mut self) -> Self {
         self.options.record_errors = true;
         self

@@ -494,5 +494,7 @@ async fn extension_declares_settings_and_adds_methods() {
     };
     assert!(builder().build().is_ok());
     let error = builder().task_store(MemoryTaskStore::new(1)).build().unwrap_err().to_string();
-    assert!(error.contains("\"tasks/get\" is a method of the protocol, or of the task store"));
+    assert!(
+        error.contains("\"tasks/get\" is a method of the protocol or of the extension for tasks")
+    );
 }

@@ -24,9 +24,9 @@ pub(crate) enum Message {
     /// A client has cancelled a request, which another replica answers.
     #[serde(rename = "c")]
     Cancelled { session: SessionKey, id: RequestId },
-    /// A client resumes a call in the process `by`, so no other one continues it.
+    /// A client resumes a call here, on a new stream, so no other replica continues it.
     #[serde(rename = "r")]
-    Resumed { session: SessionKey, stream: String, id: RequestId, by: String },
+    Resumed { session: SessionKey, stream: String, id: RequestId, new: String },
     /// A client has ended its session.
     #[serde(rename = "e")]
     Ended { session: SessionKey, expires: u64 },

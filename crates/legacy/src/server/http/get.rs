@@ -76,19 +76,22 @@ async fn resume<H: RequestHandler>(
         if permit.is_reserve() {
             return Err(Rejected::overloaded(None));
         }
+        session.give_up_call(&call.id);
+        let new = gateway.new_stream(session, 1, Arc::new(permit));
+        new.set_resuming(true);
         let resumed = Message::Resumed {
             session: session.key,
             stream: stream.to_owned(),
             id: call.id.clone(),
-            by: gateway.process.clone(),
+            new: new.id().to_owned(),
         };
-        // A replica that does not learn it gives the call up by itself, after a while.
-        let _ = gateway.publish(&resumed).await;
-        session.give_up_call(&call.id);
-        let stream = gateway.new_stream(session, 1, Arc::new(permit));
-        let reader = stream.read_after(0);
+        let reader = new.read_after(0);
         let call = NewCall { request: call, state: Some(state), context: context_of(request) };
-        gateway.start_call(session, &stream, call);
+        gateway.start_call(session, &new, call);
+        // A replica that does not learn it gives the call up by itself, after a while.
+        if !matches!(gateway.publish(&resumed).await, Ok(true)) {
+            new.set_resuming(false);
+        }
         reader
     };
     let reader = AttachedReader::new(gateway, session, reader);
