@@ -6,12 +6,14 @@
 //! bounded: the cost of a schema is estimated first, and a schema that costs too much is rejected.
 
 mod cost;
+mod value_size;
 
 use std::fmt::{self, Display, Write};
 
-use cost::{SchemaCost, ValueSize};
+use cost::SchemaCost;
 use jsonschema::{PatternOptions, ValidationError};
 use serde_json::Value;
+use value_size::ValueSize;
 
 use crate::{InvalidValue, Object};
 
@@ -94,7 +96,7 @@ impl Validator {
     /// values.
     pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
         let size = ValueSize::of(value);
-        let applications = self.cost.applications(&size);
+        let applications = self.cost.applications(value, &size);
         if applications > MAX_TOTAL {
             return Err(InvalidValue::new(format!(
                 "validation would apply more than {MAX_TOTAL} subschemas"
@@ -430,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Items that are arrays or objects can have the same hash.
+    /// Items can have the same hash although they differ: arrays, objects, and numbers beyond 2⁵³.
     #[test]
     fn validator_bounds_the_comparisons_of_items() {
         let unique = validator(json!({ "uniqueItems": true })).unwrap();
@@ -438,8 +440,18 @@ mod tests {
         assert_eq!(unique.validate(&numbers(100_000)), Ok(()));
         let lists = |count: u64| Value::from((0..count).map(|n| json!([n])).collect::<Vec<_>>());
         assert_eq!(unique.validate(&lists(5_000)), Ok(()));
-        let error = unique.validate(&lists(20_000)).unwrap_err();
-        assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");
+        let many = json!({ "allOf": vec![json!({ "uniqueItems": true }); 60] });
+        let wide = (0..5_000).map(|n| json!([vec![0; 60], n])).collect::<Vec<_>>();
+        let large = (0..20_000).map(|n| json!(u64::MAX - n)).collect::<Vec<_>>();
+        for (schema, value) in [
+            (json!({ "uniqueItems": true }), lists(20_000)),
+            (json!({ "uniqueItems": true }), wide.into()),
+            (json!({ "uniqueItems": true }), large.into()),
+            (many, lists(5_000)),
+        ] {
+            let error = validator(schema).unwrap().validate(&value).unwrap_err();
+            assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");
+        }
     }
 
     #[test]
@@ -488,6 +500,28 @@ mod tests {
         ] {
             let error = validator(schema).unwrap().validate(&names).unwrap_err().to_string();
             assert!(error.contains('…') && error.len() < 1_000, "{error}");
+        }
+    }
+
+    /// The definitions are counted from the last one of the chain on.
+    #[test]
+    fn validator_bounds_the_length_of_chains_of_references() {
+        for (applied, count) in [("$ref", 5_000), ("properties", 3_000)] {
+            let mut definitions = serde_json::Map::new();
+            definitions.insert("n0".to_owned(), json!({}));
+            for n in 1..count {
+                let former = json!(format!("#/$defs/n{}", n - 1));
+                let definition = if applied == "$ref" {
+                    json!({ "$ref": former })
+                } else {
+                    json!({ "properties": { "a": { "$ref": former } } })
+                };
+                definitions.insert(format!("n{n}"), definition);
+            }
+            let last = format!("#/$defs/n{}", count - 1);
+            let chain = json!({ "$defs": definitions, "$ref": last });
+            let error = validator(chain).unwrap_err();
+            assert!(error.reason().contains("nested deeper than 200"), "{error}");
         }
     }
 }

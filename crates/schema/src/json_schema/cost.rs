@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::value_size::{BYTES_PER_NODE, ValueSize, comparisons};
 use crate::{peer_text, uri};
 
 /// Maximum number of subschemas that are applied to one node of a value. Far more than any
@@ -20,17 +21,14 @@ const MAX_PATTERNS: usize = 100;
 /// The values in `enum` and `const` that count as one subschema.
 const VALUES_PER_COST: u64 = 100;
 
-/// The bytes of a string or a name that count as one node.
-const BYTES_PER_NODE: usize = 256;
-
 /// How many nodes the bytes that count as one are for a pattern.
 const PATTERN_FACTOR: u64 = 16;
 
 /// The bytes of a pattern that count as another one: alternatives are tried one by one.
 const BYTES_PER_SCAN: usize = 64;
 
-/// The comparisons of two items that count as one node.
-const PAIRS_PER_NODE: u64 = 16;
+/// The nodes of items that are compared, and count as one.
+const COMPARED_PER_NODE: u64 = 16;
 
 /// Keywords whose value is a subschema, or an array of them.
 const SUBSCHEMAS: [&str; 16] = [
@@ -71,8 +69,8 @@ pub(super) struct SchemaCost {
     pub(super) patterns: usize,
     /// True if there is an `anyOf` or a `oneOf`.
     pub(super) has_alternatives: bool,
-    /// True if there is a `uniqueItems`.
-    compares_items: bool,
+    /// How often `uniqueItems` is applied to one node.
+    compares: u64,
     /// The length of what an error can copy from the schema, in bytes.
     copied: usize,
 }
@@ -92,12 +90,11 @@ impl SchemaCost {
             path: Vec::new(),
             depth: 0,
             has_alternatives: false,
-            compares_items: false,
             copied: 0,
             steps: 0,
         };
         find_anchors(root, &mut estimator.anchors, 0)?;
-        let Count { visits, scans, recursive } = estimator.cost(root)?.applied;
+        let Count { visits, scans, compares, recursive } = estimator.cost(root)?.applied;
         Ok(Self {
             breadth: visits,
             scans,
@@ -105,74 +102,26 @@ impl SchemaCost {
             depth: estimator.depth,
             patterns: estimator.patterns.len(),
             has_alternatives: estimator.has_alternatives,
-            compares_items: estimator.compares_items,
+            compares,
             copied: estimator.copied,
         })
     }
 
     /// Returns how often subschemas are applied to nodes of a value, in the worst case: every level
     /// of the value follows every recursive reference.
-    pub(super) fn applications(&self, size: &ValueSize) -> u64 {
+    pub(super) fn applications(&self, value: &Value, size: &ValueSize) -> u64 {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
         let nodes = self.breadth.saturating_mul(size.nodes + size.text);
         let scans = self.scans.saturating_mul(PATTERN_FACTOR).saturating_mul(size.text);
-        let pairs = if self.compares_items { size.pairs / PAIRS_PER_NODE } else { 0 };
+        let compared = if self.compares > 0 { comparisons(value).1 } else { 0 };
+        let compared = self.compares.saturating_mul(compared) / COMPARED_PER_NODE;
         let repetitions = self.recursive.max(1).saturating_pow(levels);
-        nodes.saturating_add(scans).saturating_add(pairs).saturating_mul(repetitions)
+        nodes.saturating_add(scans).saturating_add(compared).saturating_mul(repetitions)
     }
 
     /// Returns the length of the longest error, its path included, in nodes.
     pub(super) fn error_length(&self, size: &ValueSize) -> u64 {
         1 + ((self.copied + size.longest_path) / BYTES_PER_NODE) as u64
-    }
-}
-
-/// The size of a value.
-pub(super) struct ValueSize {
-    nodes: u64,
-    /// The length of strings and names, in nodes.
-    text: u64,
-    /// The length of the longest string or name, in bytes.
-    longest_text: usize,
-    /// Pairs of items that are arrays or objects: these can differ and have the same hash.
-    pairs: u64,
-    /// The length of the names on the way to a node, in bytes.
-    longest_path: usize,
-    pub(super) depth: usize,
-}
-
-impl ValueSize {
-    pub(super) fn of(value: &Value) -> Self {
-        let mut size =
-            Self { nodes: 0, text: 0, longest_text: 0, pairs: 0, longest_path: 0, depth: 0 };
-        let mut rest = vec![(value, 1, 0)];
-        while let Some((value, depth, path)) = rest.pop() {
-            size.nodes += 1;
-            size.depth = size.depth.max(depth);
-            size.longest_path = size.longest_path.max(path);
-            match value {
-                Value::Array(items) => {
-                    let nested = items.iter().filter(|item| item.is_array() || item.is_object());
-                    let nested = nested.count() as u64;
-                    size.pairs = size.pairs.saturating_add(nested.saturating_mul(nested) / 2);
-                    rest.extend(items.iter().map(|item| (item, depth + 1, path)));
-                }
-                Value::Object(members) => {
-                    for (name, member) in members {
-                        size.add_text(name);
-                        rest.push((member, depth + 1, path + name.len()));
-                    }
-                }
-                Value::String(text) => size.add_text(text),
-                _ => {}
-            }
-        }
-        size
-    }
-
-    fn add_text(&mut self, text: &str) {
-        self.text += (text.len() / BYTES_PER_NODE) as u64;
-        self.longest_text = self.longest_text.max(text.len());
     }
 }
 
@@ -183,6 +132,8 @@ struct Count {
     visits: u64,
     /// Patterns that are applied.
     scans: u64,
+    /// Arrays whose items are compared.
+    compares: u64,
     /// Recursive references that are followed.
     recursive: u64,
 }
@@ -195,6 +146,7 @@ impl Count {
     fn add(&mut self, other: Self) {
         self.visits = self.visits.saturating_add(other.visits);
         self.scans = self.scans.saturating_add(other.scans);
+        self.compares = self.compares.saturating_add(other.compares);
         self.recursive = self.recursive.saturating_add(other.recursive);
     }
 
@@ -235,18 +187,17 @@ impl Cost {
 /// Counts the subschemas that a validator would visit, references included.
 struct Estimator<'a> {
     root: &'a Value,
-    /// The cost of the subschemas that were counted already, by address.
-    known: HashMap<*const Value, Cost>,
+    /// The cost and the height of the subschemas that were counted already, by address.
+    known: HashMap<*const Value, (Cost, usize)>,
     /// The subschemas with an anchor, by its name.
     anchors: HashMap<&'a str, &'a Value>,
     /// The patterns so far.
     patterns: HashSet<&'a str>,
     /// The subschemas from the root to the current one.
     path: Vec<*const Value>,
-    /// The longest path so far.
+    /// The longest path so far through the current subschema.
     depth: usize,
     has_alternatives: bool,
-    compares_items: bool,
     copied: usize,
     /// The subschemas visited so far.
     steps: u64,
@@ -256,20 +207,23 @@ impl<'a> Estimator<'a> {
     fn cost(&mut self, schema: &'a Value) -> Result<Cost, String> {
         let at: *const Value = schema;
         if self.path.contains(&at) {
-            return Ok(Cost::both(Count { visits: 1, scans: 0, recursive: 1 }));
+            return Ok(Cost::both(Count { visits: 1, recursive: 1, ..Count::default() }));
         }
-        if let Some(known) = self.known.get(&at) {
-            return Ok(*known);
-        }
-        if self.path.len() > MAX_DEPTH {
+        let (known, height) = self.known.get(&at).copied().unzip();
+        let depth = self.path.len() + 1;
+        if depth + height.unwrap_or_default() > MAX_DEPTH {
             return Err(format!("subschemas are nested deeper than {MAX_DEPTH}"));
         }
+        self.depth = self.depth.max(depth + height.unwrap_or_default());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let depth_outside = std::mem::replace(&mut self.depth, depth);
         self.steps += 1;
         if self.steps > MAX_PER_NODE {
             return Err(too_many_subschemas());
         }
         self.path.push(at);
-        self.depth = self.depth.max(self.path.len());
         let mut sum = Cost::both(Count::visits(1));
         match schema {
             Value::Object(members) => {
@@ -294,8 +248,9 @@ impl<'a> Estimator<'a> {
         }
         // A subschema with a recursive reference is counted again on every path that leads to it.
         if sum.applied.recursive == 0 && sum.marked.recursive == 0 {
-            self.known.insert(at, sum);
+            self.known.insert(at, (sum, self.depth - depth));
         }
+        self.depth = self.depth.max(depth_outside);
         Ok(sum)
     }
 
@@ -324,15 +279,14 @@ impl<'a> Estimator<'a> {
                 Ok(Cost::applied(Count::visits(size.nodes)))
             }
             ("uniqueItems", Value::Bool(true)) => {
-                self.compares_items = true;
-                Ok(Cost::default())
+                Ok(Cost::applied(Count { compares: 1, ..Count::default() }))
             }
             // The validator copies what is negated, once for each level.
             ("not", _) => {
                 self.copied = self.copied.max(value.to_string().len());
-                let Count { visits, scans, recursive } = self.cost(value)?.applied;
-                let visits = visits.saturating_mul(2);
-                Ok(Cost::applied(Count { visits, scans, recursive }))
+                let mut count = self.cost(value)?.applied;
+                count.visits = count.visits.saturating_mul(2);
+                Ok(Cost::applied(count))
             }
             // Applied where they are referenced.
             ("$defs" | "definitions", Value::Object(named)) => {
@@ -388,7 +342,7 @@ impl<'a> Estimator<'a> {
         }
         self.copied = self.copied.max(pattern.len());
         let count = 1 + (pattern.len() / BYTES_PER_SCAN) as u64;
-        Ok(Count { visits: count, scans: count, recursive: 0 })
+        Ok(Count { visits: count, scans: count, ..Count::default() })
     }
 
     /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.
