@@ -209,14 +209,15 @@ impl<'a> Estimator<'a> {
         if self.path.contains(&at) {
             return Ok(Cost::both(Count { visits: 1, recursive: 1, ..Count::default() }));
         }
-        let (known, height) = self.known.get(&at).copied().unzip();
+        let known = self.known.get(&at).copied();
         let depth = self.path.len() + 1;
-        if depth + height.unwrap_or_default() > MAX_DEPTH {
+        let deepest = depth + known.map_or(0, |(_, height)| height);
+        if deepest > MAX_DEPTH {
             return Err(format!("subschemas are nested deeper than {MAX_DEPTH}"));
         }
-        self.depth = self.depth.max(depth + height.unwrap_or_default());
-        if let Some(known) = known {
-            return Ok(known);
+        self.depth = self.depth.max(deepest);
+        if let Some((cost, _)) = known {
+            return Ok(cost);
         }
         let depth_outside = std::mem::replace(&mut self.depth, depth);
         self.steps += 1;

@@ -43,10 +43,9 @@ impl Registry {
 impl Dispatch for Registry {
     fn run_feature(self: Arc<Self>, mut request: Request) -> ResponseFuture {
         let options = self.target_options(&request);
+        let names_target = || request.method() == method::COMPLETE || request.name().is_some();
+        request.parts.hides_target = options.is_none() && names_target();
         let layers = options.and_then(|options| options.layers.clone());
-        let is_hidden = options.is_none();
-        request.parts.hides_target =
-            is_hidden && (request.method() == method::COMPLETE || request.name().is_some());
         Box::pin(layers.unwrap_or_else(Next::method).run(request))
     }
 
