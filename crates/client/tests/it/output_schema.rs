@@ -78,7 +78,7 @@ async fn tool_with_an_unusable_output_schema_is_not_called() {
         json!({ "$ref": "https://example.com/schema.json" }),
         json!({ "$schema": "https://example.com/dialect", "type": "object" }),
         json!({ "type": "objekt" }),
-        json!({ "$defs": doubling(), "$ref": "#/$defs/n0" }),
+        json!({ "anyOf": [{ "$ref": "#" }] }),
     ] {
         let server = server(schema.clone(), json!({ "content": [] }));
         let client = server.client().build();
@@ -92,15 +92,4 @@ async fn tool_with_an_unusable_output_schema_is_not_called() {
     let client = server.client().build();
     client.list_tools().await.unwrap();
     client.call_tool("t", json!({})).await.unwrap();
-}
-
-/// Returns definitions that each refer to the next one twice.
-fn doubling() -> Value {
-    let mut all = serde_json::Map::new();
-    for n in 0..40 {
-        let next = json!({ "$ref": format!("#/$defs/n{}", n + 1) });
-        all.insert(format!("n{n}"), json!({ "allOf": [next, next] }));
-    }
-    all.insert("n40".to_owned(), json!({ "type": "integer" }));
-    Value::Object(all)
 }
