@@ -82,7 +82,7 @@ impl RequestHandler for Server {
 }
 
 impl Registry {
-    async fn respond(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
+    async fn respond(self: Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
         if self.has_layers {
             return Box::pin(self.respond_through_layers(request.clone(), parts)).await;
         }
@@ -90,11 +90,14 @@ impl Registry {
     }
 
     /// Answers a request by its method.
-    async fn dispatch(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
+    async fn dispatch(self: Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
         if request.method != method::TOOLS_CALL || !self.has_tools() {
             // Boxed, so that the future of a tool call, the most frequent one, stays small.
             return match self.methods.get(request.method.as_str()) {
-                Some(Method::Protocol(method)) => method(self, request, parts).await,
+                Some(Method::Protocol(method)) => {
+                    let method = *method;
+                    method(self, request, parts).await
+                }
                 Some(Method::Extension(method)) => {
                     self.call_extension(method, request, parts).await
                 }
@@ -105,10 +108,10 @@ impl Registry {
         let has_state = params.and_then(|params| params.member("requestState")).is_some();
         let options = || self.tool(&params?.string("name")?).map(|tool| &tool.options);
         if is_single_use(has_state, options) {
-            let registry = Arc::clone(self);
+            let registry = Arc::clone(&self);
             let request = request.clone();
             let round = Box::pin(async move { registry.call_tool(&request, parts).await });
-            return run_to_completion(self, round).await;
+            return run_to_completion(&self, round).await;
         }
         self.call_tool(request, parts).await
     }

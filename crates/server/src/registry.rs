@@ -56,7 +56,7 @@ pub(crate) type Methods = &'static [(&'static str, ProtocolHandler)];
 
 /// The handler of one method of the protocol.
 pub(crate) type ProtocolHandler =
-    for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
+    for<'r> fn(Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
 
 /// The functions of a server with a task store, besides the [methods](Methods) of tasks. Only
 /// `ServerBuilder::task_store` refers to them, so that other programs contain no code of tasks.
@@ -152,6 +152,14 @@ impl Updatable {
     /// Returns true if any list may change.
     pub(crate) fn any(self) -> bool {
         self.tools || self.prompts || self.resources
+    }
+}
+
+impl Constants {
+    /// Returns the registry that the server has now. `None` if the server was dropped.
+    pub(crate) fn registry(&self) -> Option<Arc<Registry>> {
+        let server = self.server.get().and_then(Weak::upgrade)?;
+        Some(server.current.load_full())
     }
 }
 
@@ -326,8 +334,7 @@ impl Registry {
 
     /// Returns the registry that the server has now.
     pub(crate) fn current(self: &Arc<Self>) -> Arc<Self> {
-        let server = self.server.get().and_then(Weak::upgrade);
-        server.map_or_else(|| Arc::clone(self), |server| server.current.load_full())
+        self.constants.registry().unwrap_or_else(|| Arc::clone(self))
     }
 
     /// Returns the tasks of the server.

@@ -95,8 +95,15 @@ mod with {
     /// Returns true if a schema that was derived from a type has rules that deserialization does
     /// not check or, for results, serialization does not keep.
     fn has_limits(schema: &Object, is_result: bool) -> bool {
-        let any = |schemas: &mut dyn Iterator<Item = &Value>| {
-            schemas.filter_map(Value::as_object).any(|schema| has_limits(schema, is_result))
+        has_limits_of(schema, is_result, false)
+    }
+
+    /// The same for a part of it. `is_variant` is true for an alternative: those of a tagged enum
+    /// have a `const` for the tag, which deserialization checks.
+    fn has_limits_of(schema: &Object, is_result: bool, is_variant: bool) -> bool {
+        let any = |schemas: &mut dyn Iterator<Item = &Value>, is_variant| {
+            let mut schemas = schemas.filter_map(Value::as_object);
+            schemas.any(|schema| has_limits_of(schema, is_result, is_variant))
         };
         schema.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
             ("minimum" | "maximum", value) => !is_bound_of_type(schema, keyword, value),
@@ -104,10 +111,14 @@ mod with {
             ("type", kind) => is_result && kind == "number",
             ("const" | "default" | "enum" | "examples", _) => false,
             ("properties", Value::Object(all)) => {
-                // An inline `enum` comes from the author: Rust enums are in `$defs`.
-                all.values().any(|schema| schema.get("enum").is_some()) || any(&mut all.values())
+                // Inline values come from the author: Rust enums are in `$defs`.
+                let are_inline = |schema: &Value| {
+                    schema.get("enum").is_some() || !is_variant && schema.get("const").is_some()
+                };
+                all.values().any(are_inline) || any(&mut all.values(), false)
             }
-            ("$defs", Value::Object(all)) => any(&mut all.values()),
+            ("$defs", Value::Object(all)) => any(&mut all.values(), false),
+            ("oneOf" | "anyOf", Value::Array(items)) => any(&mut items.iter(), true),
             (
                 "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "minLength" | "maxLength"
                 | "pattern" | "minItems" | "maxItems" | "uniqueItems" | "contains"
@@ -115,8 +126,8 @@ mod with {
                 | "dependentRequired" | "dependentSchemas" | "not" | "if",
                 _,
             ) => true,
-            (_, Value::Object(inner)) => has_limits(inner, is_result),
-            (_, Value::Array(items)) => any(&mut items.iter()),
+            (_, Value::Object(inner)) => has_limits_of(inner, is_result, false),
+            (_, Value::Array(items)) => any(&mut items.iter(), false),
             _ => false,
         })
     }

@@ -22,12 +22,12 @@ const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const METHODS: Methods = &[(method::COMPLETE, complete)];
 
-fn complete<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+fn complete(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
-    Box::pin(async { server.suggest(CompleteParams::from_request(request)?, parts).await })
+) -> ResponseFuture<'_> {
+    Box::pin(async move { server.suggest(CompleteParams::from_request(request)?, parts).await })
 }
 
 /// A prompt or a resource template, and what it suggests.

@@ -36,15 +36,15 @@ struct Detachable<'a> {
 }
 
 /// Answers a call of a tool that has a policy for tasks.
-pub(crate) fn call<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+pub(crate) fn call(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+) -> ResponseFuture<'_> {
     Box::pin(async move {
         match server.begin_tool(ToolCall::from_request(request)?, parts)? {
             (tool, round, Ok(handler)) => match server.detachable(tool, &round.round.parts)? {
-                Some(task) => round.run_detachable(server, task, handler).await,
+                Some(task) => round.run_detachable(&server, task, handler).await,
                 None => server.run_tool(tool, &round, handler).await,
             },
             (.., Err(why)) => server.invalid_arguments(&why),

@@ -18,12 +18,8 @@ use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
 
-fn discover<'r>(
-    server: &'r Arc<Registry>,
-    _: &'r Request,
-    _: Box<RequestParts>,
-) -> ResponseFuture<'r> {
-    Box::pin(async { server.discover() })
+fn discover(server: Arc<Registry>, _: &Request, _: Box<RequestParts>) -> ResponseFuture<'_> {
+    Box::pin(async move { server.discover() })
 }
 
 impl Registry {

@@ -14,12 +14,12 @@ use crate::request_parts::RequestParts;
 impl Registry {
     /// Answers a request through the layers.
     pub(super) async fn respond_through_layers(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         message: jsonrpc::Request,
         parts: Box<RequestParts>,
     ) -> Outcome {
-        let request = Request::new(Arc::<Self>::clone(self), message, parts);
         let next = self.layers.clone().unwrap_or_else(Next::feature);
+        let request = Request::new(self, message, parts);
         let response = catch_panics(|| Box::pin(next.run(request))).await??;
         Ok(response.0)
     }
@@ -51,7 +51,8 @@ impl Dispatch for Registry {
 
     fn run_method(self: Arc<Self>, request: Request) -> ResponseFuture {
         Box::pin(async move {
-            let Request { message, parts, .. } = request;
+            let Request { message, parts, dispatch } = request;
+            drop(dispatch);
             self.dispatch(&message, parts).await.map(Response)
         })
     }

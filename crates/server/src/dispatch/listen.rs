@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::jsonrpc::{ErrorObject, Request, RequestId};
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, name, subscription_meta,
@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
 use crate::changes::Change;
-use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
+use crate::registry::{Constants, Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::tasks::{TaskUpdates, either};
 
@@ -23,70 +23,68 @@ const MAX_RESOURCES: usize = 1_000;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
-fn listen<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+fn listen(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+) -> ResponseFuture<'_> {
     Box::pin(async move {
         let params = ListenParams::from_request(request)?;
-        server.listen(&request.id, params, &Arc::from(parts)).await
-    })
-}
-
-impl Registry {
-    async fn listen(
-        self: &Arc<Self>,
-        id: &RequestId,
-        params: ListenParams,
-        parts: &Arc<RequestParts>,
-    ) -> Outcome {
-        let mut filter = self.supported_filter(params.notifications, parts)?;
-        let meta = || subscription_meta(id);
+        let parts = Arc::from(parts);
+        let mut filter = server.supported_filter(params.notifications, &parts)?;
+        let meta = || subscription_meta(&request.id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
-        let receiver = self.changes.subscribe();
-        let _watched = self.changes.watch(parts.principal.clone(), &filter.resource_subscriptions);
-        let tasks = self.subscribe_to_tasks(std::mem::take(&mut filter.task_ids), parts).await?;
+        let receiver = server.changes.subscribe();
+        let _watched =
+            server.changes.watch(parts.principal.clone(), &filter.resource_subscriptions);
+        let task_ids = std::mem::take(&mut filter.task_ids);
+        let tasks = server.subscribe_to_tasks(task_ids, &parts).await?;
         filter.task_ids = tasks.as_ref().map_or_else(Vec::new, |tasks| tasks.task_ids().to_owned());
+        // From here on, only what updates do not change: a subscription can outlive many of them.
+        let constants = Arc::clone(&server.constants);
+        drop(server);
         let acknowledged = Acknowledged::new(filter.clone(), meta());
         let listening = parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
         if listening {
-            let changes = self.send_changes(&filter, receiver, parts, meta);
-            either(changes, send_tasks(tasks, parts, meta)).await;
+            let changes = send_changes(&constants, &filter, receiver, &parts, meta);
+            either(changes, send_tasks(tasks, &parts, meta)).await;
         }
         let mut ended = meta();
-        ended.extend(self.meta.clone());
+        ended.extend(constants.meta.clone());
         complete(&ListenResult::new(ended))
-    }
+    })
+}
 
-    /// Sends the changes of lists and resources, until the server shuts down or the client
-    /// disconnects.
-    async fn send_changes(
-        self: &Arc<Self>,
-        filter: &SubscriptionFilter,
-        mut receiver: Option<Receiver<Change>>,
-        parts: &RequestParts,
-        meta: impl Fn() -> Object,
-    ) {
-        let mut listening = true;
-        while let Some(changes) = receiver.as_mut().filter(|_| listening) {
-            let notifications = match changes.recv().await {
-                Ok(change) => notification_for(filter, change).into_iter().collect(),
-                // Changes were missed, so everything may have changed.
-                Err(RecvError::Lagged(_)) => all_notifications(filter),
-                Err(RecvError::Closed) => break,
-            };
-            for (method, uri) in notifications {
-                if uri.as_deref().is_some_and(|uri| !self.current().shows_resource(uri, parts)) {
-                    continue;
-                }
-                let mut changed = Changed::new(meta());
-                changed.uri = uri;
-                listening = listening && parts.notifier.send_waiting(method, &changed).await;
+/// Sends the changes of lists and resources, until the server shuts down or the client disconnects.
+async fn send_changes(
+    server: &Constants,
+    filter: &SubscriptionFilter,
+    mut receiver: Option<Receiver<Change>>,
+    parts: &RequestParts,
+    meta: impl Fn() -> Object,
+) {
+    let is_hidden =
+        |uri: &str| server.registry().is_none_or(|registry| !registry.shows_resource(uri, parts));
+    let mut listening = true;
+    while let Some(changes) = receiver.as_mut().filter(|_| listening) {
+        let notifications = match changes.recv().await {
+            Ok(change) => notification_for(filter, change).into_iter().collect(),
+            // Changes were missed, so everything may have changed.
+            Err(RecvError::Lagged(_)) => all_notifications(filter),
+            Err(RecvError::Closed) => break,
+        };
+        for (method, uri) in notifications {
+            if uri.as_deref().is_some_and(is_hidden) {
+                continue;
             }
+            let mut changed = Changed::new(meta());
+            changed.uri = uri;
+            listening = listening && parts.notifier.send_waiting(method, &changed).await;
         }
     }
+}
 
+impl Registry {
     /// Returns true if the resource exists and is not hidden from the caller.
     fn shows_resource(&self, uri: &str, caller: &RequestParts) -> bool {
         self.resource_options(uri).is_some() && !self.hides_uri(uri, caller)

@@ -16,28 +16,20 @@ use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
 
-fn list<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn list(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         server.page("prompts", &server.prompts, &ListParams::from_request(request)?, &parts)
     })
 }
 
-fn get<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn get(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         let call = GetPromptParams::from_request(request)?;
         let options = || server.prompt(&call.name).map(|prompt| &prompt.options);
         let single_use = is_single_use(call.request_state.is_some(), options);
-        let registry = Arc::clone(server);
+        let registry = Arc::clone(&server);
         let round = Box::pin(async move { registry.get_prompt(call, parts).await });
-        run_round(server, single_use, round).await
+        run_round(&server, single_use, round).await
     })
 }
 

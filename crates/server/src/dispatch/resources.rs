@@ -26,39 +26,31 @@ pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_READ, read),
 ];
 
-fn list<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn list(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         server.page("resources", &server.resources, &ListParams::from_request(request)?, &parts)
     })
 }
 
-fn list_templates<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+fn list_templates(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+) -> ResponseFuture<'_> {
     Box::pin(async move {
         let list = ListParams::from_request(request)?;
         server.page("resourceTemplates", &server.templates, &list, &parts)
     })
 }
 
-fn read<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn read(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         let call = ReadResourceParams::from_request(request)?;
         let single_use =
             is_single_use(call.request_state.is_some(), || server.resource_options(&call.uri));
-        let registry = Arc::clone(server);
+        let registry = Arc::clone(&server);
         let round = Box::pin(async move { registry.read_resource(call, parts).await });
-        run_round(server, single_use, round).await
+        run_round(&server, single_use, round).await
     })
 }
 

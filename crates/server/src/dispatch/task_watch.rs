@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::tasks::check_extension;
-use crate::registry::{Registry, TaskSubscription};
+use crate::registry::{Constants, Registry, TaskSubscription};
 use crate::request_parts::RequestParts;
 use crate::tasks::{NextTaskFuture, TaskKey, TaskSource, TaskUpdates, is_unavailable};
 
@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Tasks in the store of this server.
 struct OwnTasks {
-    server: Arc<Registry>,
+    server: Arc<Constants>,
     caller: Arc<RequestParts>,
     tasks: Vec<Watched>,
     changes: Option<Receiver<TaskKey>>,
@@ -77,6 +77,7 @@ pub(crate) fn subscribe(
         let next_read = Instant::now() + INTERVAL;
         let tasks = read_all(&server, task_ids, &caller).await?;
         let granted = tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect();
+        let server = Arc::clone(&server.constants);
         let own = OwnTasks { server, caller, tasks, changes, next_read };
         Ok(TaskUpdates::watched(granted, own))
     })
@@ -147,7 +148,7 @@ impl OwnTasks {
                 continue;
             }
             let task_id = &watched.current.task().task_id;
-            match self.server.current().detailed_task(task_id, &self.caller).await {
+            match self.server.registry()?.detailed_task(task_id, &self.caller).await {
                 Ok(current) => {
                     watched.is_unsent |= json(&current) != json(&watched.current);
                     watched.current = current;

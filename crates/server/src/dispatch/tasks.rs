@@ -25,11 +25,7 @@ use crate::tasks::{
 pub(crate) const METHODS: Methods =
     &[(method::TASKS_GET, get), (method::TASKS_UPDATE, update), (method::TASKS_CANCEL, cancel)];
 
-fn get<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn get(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         check_extension(&parts)?;
         let GetTaskParams { task_id, .. } = GetTaskParams::from_request(request)?;
@@ -38,11 +34,11 @@ fn get<'r>(
     })
 }
 
-fn update<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+fn update(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+) -> ResponseFuture<'_> {
     Box::pin(async move {
         check_extension(&parts)?;
         let UpdateTaskParams { task_id, input_responses, .. } =
@@ -93,11 +89,11 @@ fn update<'r>(
     })
 }
 
-fn cancel<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
+fn cancel(
+    server: Arc<Registry>,
+    request: &Request,
     parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+) -> ResponseFuture<'_> {
     Box::pin(async move {
         check_extension(&parts)?;
         let CancelTaskParams { task_id, .. } = CancelTaskParams::from_request(request)?;

@@ -24,11 +24,7 @@ use crate::tool::Tool;
 
 pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
 
-fn list<'r>(
-    server: &'r Arc<Registry>,
-    request: &'r Request,
-    parts: Box<RequestParts>,
-) -> ResponseFuture<'r> {
+fn list(server: Arc<Registry>, request: &Request, parts: Box<RequestParts>) -> ResponseFuture<'_> {
     Box::pin(async move {
         server.page("tools", &server.tools, &ListParams::from_request(request)?, &parts)
     })
@@ -85,7 +81,7 @@ impl Registry {
         if let Some(functions) = self.task_functions
             && self.tool(&call.name.0).is_some_and(|tool| tool.task.is_some())
         {
-            return (functions.call)(self, request, parts).await;
+            return (functions.call)(Arc::clone(self), request, parts).await;
         }
         match self.begin_tool(call, parts)? {
             (tool, round, Ok(handler)) => self.run_tool(tool, &round, handler).await,

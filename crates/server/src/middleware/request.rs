@@ -26,7 +26,7 @@ pub(crate) type ResponseFuture = BoxFuture<Result<Response, ErrorObject>>;
 
 /// A request, after it was parsed and its caller was authenticated.
 pub struct Request {
-    pub(super) dispatch: Arc<dyn Dispatch>,
+    pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) message: jsonrpc::Request,
     pub(crate) parts: Box<RequestParts>,
 }

@@ -51,7 +51,7 @@ async fn arguments_must_match_the_schema_beyond_the_type() {
 
 /// A bound that the author states applies even if it equals the bound of an integer type.
 #[tokio::test]
-async fn bounds_and_enums_of_the_author_apply() {
+async fn bounds_and_values_of_the_author_apply() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Amount {
         #[schemars(range(min = 0, max = 255))]
@@ -62,16 +62,26 @@ async fn bounds_and_enums_of_the_author_apply() {
         #[schemars(extend("enum" = ["a", "b"]))]
         s: String,
     }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Consent {
+        #[schemars(extend("const" = true))]
+        agreed: bool,
+    }
     let echo = |text: String| std::future::ready(Ok::<_, mrtr_server::Error>(text));
     let numbers =
         fleet(move || Tool::new("t", "", move |Amount { n }: Amount| echo(n.to_string())));
     let letters = fleet(move || Tool::new("t", "", move |Letter { s }: Letter| echo(s)));
+    let consents = fleet(move || {
+        Tool::new("t", "", move |Consent { agreed }: Consent| echo(agreed.to_string()))
+    });
     for (fleet, arguments, is_valid) in [
         (&numbers, json!({ "n": 255 }), true),
         (&numbers, json!({ "n": -5 }), false),
         (&numbers, json!({ "n": 300 }), false),
         (&letters, json!({ "s": "b" }), true),
         (&letters, json!({ "s": "z" }), false),
+        (&consents, json!({ "agreed": true }), true),
+        (&consents, json!({ "agreed": false }), false),
     ] {
         let result = call_tool(fleet, "t", arguments.clone(), json!({})).await;
         assert_eq!(result.get("isError").is_none(), is_valid, "{arguments}: {result}");

@@ -226,6 +226,43 @@ async fn subscribers_are_told_which_lists_have_changed() {
     }
 }
 
+/// A subscription can outlive many updates.
+#[tokio::test(start_paused = true)]
+async fn subscription_keeps_no_removed_features_in_memory() {
+    let plain = updatable();
+    let layered = updatable().layer(tower_layer::Identity::new());
+    for builder in [plain, layered] {
+        let captured = Arc::new("1");
+        let kept = Arc::downgrade(&captured);
+        let tool = Tool::new("a", "", move |_: Context| {
+            let captured = Arc::clone(&captured);
+            async move { *captured }
+        });
+        let server = builder.tool(tool).build().unwrap();
+        let transport = InProcess::new(server.clone()).with_extension(alice());
+        let params = with_meta(json!({ "notifications": { "toolsListChanged": true } }));
+        let received = Mutex::new(Vec::new());
+        let collect = |told: Notification| received.lock().unwrap().push(told.method);
+        let listen = OutgoingRequest::new(request("subscriptions/listen", &params));
+        let story = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(kept.upgrade().is_some());
+            server
+                .update(|update| {
+                    update.remove::<Tool>("a").then_some(()).ok_or(BuildError::NoKeyRing)
+                })
+                .unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(received.lock().unwrap().len(), 2);
+            assert!(kept.upgrade().is_none());
+        };
+        tokio::select! {
+            ended = transport.send(listen.with_notification_handler(&collect)) => unreachable!("{ended:?}"),
+            () = story => {}
+        }
+    }
+}
+
 #[tokio::test]
 async fn call_in_flight_ends_on_what_it_began_with() {
     let go = Arc::new(Semaphore::new(0));
