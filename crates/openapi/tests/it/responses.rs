@@ -118,10 +118,10 @@ async fn output_schema_is_that_of_the_responses() {
 
     if cfg!(feature = "validate") {
         let pattern = json!({ "content": { "application/json": { "schema": {
-            "type": "string", "pattern": "^(?=x)",
+            "type": "string", "pattern": "\\p{L}{200}",
         } } } });
         let (schema, _) = result_with_schema(&json!({ "200": pattern }), (200, JSON, "1")).await;
-        assert_eq!(schema.unwrap(), json!({ "type": "string" }), "the pattern is not supported");
+        assert_eq!(schema.unwrap(), json!({ "type": "string" }), "the pattern is too large");
     }
 
     let responses = json!({ "200": order(), "202": list });

@@ -271,7 +271,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// Returns the work of subschemas of which one is applied to each member or item.
-    fn of_one_child<'b>(
+    fn of_one_child(
         &mut self,
         schemas: impl Iterator<Item = &'a Value>,
         depth: usize,
