@@ -10,6 +10,7 @@ mod budget;
 mod cost;
 mod estimator;
 mod in_place;
+mod patterns;
 #[cfg(test)]
 mod random;
 mod targets;
@@ -23,15 +24,17 @@ use estimator::MAX_BACKTRACKS;
 use jsonschema::{PatternOptions, ValidationError, error::ValidationErrorKind};
 use serde_json::Value;
 use value_size::ValueSize;
+use work::Amount;
 
 use crate::{InvalidValue, Object};
 
 /// Maximum number of applications of subschemas to nodes for one value: bounds the time of a
-/// validation. One that is not built to be slow takes a fraction of a second.
+/// validation. One that is not crafted to be slow takes a fraction of a second.
 const MAX_TOTAL: u64 = 5_000_000;
 
 /// Maximum number of applications, times the length of an error, for which all errors are
-/// collected: there may be as many. A length of 1 is less than 256 bytes from schema and value.
+/// collected: there may be as many. The length is 1, and 1 more for each 256 bytes that are copied
+/// from schema and value.
 const MAX_COLLECTED: u64 = 100_000;
 
 /// Maximum product of the nesting of the subschemas that are applied to one node, and that of a
@@ -88,10 +91,7 @@ impl Validator {
     pub fn new(schema: &Object) -> Result<Self, InvalidValue> {
         let root = Value::Object(schema.clone());
         // The engine that is tried first needs linear time, but has no look-around.
-        Self::compile(&root, false).or_else(|error| {
-            let has_pattern = root.to_string().contains("(?");
-            has_pattern.then(|| Self::compile(&root, true).ok()).flatten().ok_or(error)
-        })
+        Self::compile(&root, false).or_else(|error| Self::compile(&root, true).map_err(|_| error))
     }
 
     fn compile(root: &Value, is_backtracking: bool) -> Result<Self, InvalidValue> {
@@ -120,8 +120,8 @@ impl Validator {
     /// # Errors
     ///
     /// [`InvalidValue`] with the path of the first error and the text of up to five errors, each up
-    /// to 500 bytes, or if the validation would cost too much. For large values, the text has one
-    /// error, or says only that the value does not match. It contains names of members, and no
+    /// to 500 bytes, or if the validation would cost too much. If there could be many errors, the
+    /// text has one, or says only that the value does not match. It contains names of members, and no
     /// values.
     pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
         let size = ValueSize::of(value);
@@ -131,20 +131,26 @@ impl Validator {
             )));
         }
         // There can be as many errors as subschemas are applied.
-        let limit = MAX_COLLECTED / self.cost.error_length(&size);
+        let visits = MAX_COLLECTED / self.cost.error_length(&size);
+        let limit = Amount { visits, total: MAX_TOTAL };
         budget::within(limit, || self.all_errors(value)).unwrap_or_else(|| self.first_error(value))
     }
 
     /// Validates a value, and returns all errors as one.
     fn all_errors(&self, value: &Value) -> Result<(), InvalidValue> {
-        let mut errors = self.inner.iter_errors(value);
+        let found: Vec<_> = self.inner.iter_errors(value).take(MAX_ERRORS).collect();
+        let mut errors = Vec::new();
+        for error in &found {
+            budget::push_original(error, &mut errors);
+        }
+        let mut errors = errors.into_iter().take(MAX_ERRORS);
         let Some(first) = errors.next() else { return Ok(()) };
-        let mut reason = text(&first);
-        for error in errors.take(MAX_ERRORS - 1) {
+        let mut reason = text(first);
+        for error in errors {
             let path = cut(error.instance_path());
             let separator = if path.is_empty() { "" } else { ": " };
             // Writing to a `String` cannot fail.
-            let _: fmt::Result = write!(reason, "; {path}{separator}{}", text(&error));
+            let _: fmt::Result = write!(reason, "; {path}{separator}{}", text(error));
         }
         Err(InvalidValue::with_path(cut(first.instance_path()), reason))
     }
@@ -153,7 +159,8 @@ impl Validator {
     fn first_error(&self, value: &Value) -> Result<(), InvalidValue> {
         // Unlike the search for an error, this applies no target of a reference to the same node
         // again and again.
-        match budget::within(MAX_TOTAL, || self.inner.is_valid(value)) {
+        let limit = Amount { visits: MAX_TOTAL, total: MAX_TOTAL };
+        match budget::within(limit, || self.inner.is_valid(value)) {
             Some(true) => return Ok(()),
             Some(false) => {}
             None => {
@@ -163,7 +170,7 @@ impl Validator {
         }
         // The error about alternatives contains all errors of each.
         if !self.cost.has_alternatives
-            && let Some(Err(error)) = budget::within(MAX_TOTAL, || self.inner.validate(value))
+            && let Some(Err(error)) = budget::within(limit, || self.inner.validate(value))
         {
             return Err(InvalidValue::with_path(cut(error.instance_path()), text(&error)));
         }
@@ -310,6 +317,37 @@ mod tests {
             "$schema": "http://json-schema.org/draft-04/schema#", "items": { "id": "https://a.example" },
         });
         assert!(validator(of_draft_4).is_err());
+        for own in
+            ["", "#", "tree", "/schemas/tree", "tree#", "https://a.example/schemas/tree#/$defs/a"]
+        {
+            let tree = json!({
+                "$id": "https://a.example/schemas/tree", "type": "object",
+                "properties": { "next": { "$ref": own } }, "$defs": { "a": true },
+            });
+            assert_eq!(validator(tree).unwrap().validate(&json!({ "next": {} })), Ok(()), "{own}");
+        }
+        for other in
+            ["other", "/tree", "schemas/tree", "https://b.example/schemas/tree", "#/%FF", "#/100%"]
+        {
+            let tree = json!({
+                "$id": "https://a.example/schemas/tree", "properties": { "next": { "$ref": other } },
+            });
+            assert!(validator(tree).is_err(), "{other}");
+        }
+    }
+
+    /// Drafts 4 and 6 have no `if`.
+    #[test]
+    fn errors_of_old_drafts_have_their_path() {
+        let old = validator(json!({
+            "$schema": "http://json-schema.org/draft-04/schema#", "required": ["n"],
+            "properties": { "n": { "minimum": 1 }, "next": { "$ref": "#" } },
+        }));
+        let error = old.unwrap().validate(&json!({ "n": 2, "next": { "n": 0 } })).unwrap_err();
+        assert_eq!(
+            (error.path(), error.reason()),
+            ("/next/n", "the value is less than the minimum of 1")
+        );
     }
 
     #[test]
@@ -490,6 +528,12 @@ mod tests {
         assert_eq!(one_of.validate(&json!(["9999"])), Ok(()));
         let list = Value::from(vec!["9999"; 10_000]);
         assert!(one_of.validate(&list).unwrap_err().reason().contains("more than 5000000"));
+        // So are the repetitions of a pattern, which a short one can have.
+        let repeated = validator(json!({ "pattern": "^[ab]*a[ab]{15000}[x-z]" })).unwrap();
+        assert!(repeated.validate(&json!("ab")).is_err());
+        let long_text = json!("ab".repeat(1 << 14));
+        let error = repeated.validate(&long_text).unwrap_err();
+        assert!(error.reason().contains("more than 5000000"), "{error}");
         let names = json!({ (long.as_str().unwrap()): 1 });
         let pattern = json!({ "propertyNames": { "pattern": "^[a-z]*$" } });
         let many = validator(json!({ "allOf": vec![pattern; 5_000] })).unwrap();
@@ -500,13 +544,25 @@ mod tests {
     #[test]
     fn patterns_may_have_look_around() {
         let address = "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$";
-        let contact =
-            json!({ "properties": { "email": { "format": "email", "pattern": address } } });
+        let date =
+            format!("^(?:{}|\\d{{4}}-\\d\\d-\\d\\d)$", "\\d{4}-(?:0[1-9]|1[0-2])-".repeat(9));
+        let contact = json!({ "properties": {
+            "email": { "format": "email", "pattern": address },
+            "phone": { "type": "integer" },
+            "since": { "anyOf": [{ "type": "string", "pattern": date }, { "type": "null" }] },
+        } });
         let schema = validator(json!({ "items": contact })).unwrap();
-        let contacts = |email: &str, count| Value::from(vec![json!({ "email": email }); count]);
+        let contacts = |email: &str, count| {
+            let contact =
+                json!({ "email": email, "phone": 5, "since": "2026-11-29", "name": "John" });
+            Value::from(vec![contact; count])
+        };
         assert_eq!(schema.validate(&contacts("john.m.doe@mail.example.com", 1_000)), Ok(()));
-        let error = schema.validate(&contacts("john..doe@example.com", 1)).unwrap_err();
+        let error = schema.validate(&contacts("john..doe@example.com", 100)).unwrap_err();
         assert_eq!(error.path(), "/0/email");
+        let quoted = validator(json!({ "pattern": "^(['\"]).*\\1$" })).unwrap();
+        assert_eq!(quoted.validate(&json!("'a'")), Ok(()));
+        assert!(quoted.validate(&json!("'a\"")).is_err());
         let slow = validator(json!({ "items": { "pattern": "^(?=(x+x+)+y)" } })).unwrap();
         let error = slow.validate(&json!(vec!["x".repeat(60); 100_000])).unwrap_err();
         assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");

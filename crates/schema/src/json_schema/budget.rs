@@ -5,21 +5,29 @@
 
 use std::{cell::Cell, collections::HashMap, fmt::Write as _, sync::Arc};
 
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-use super::{cost::References, estimator::BUDGET, work::Work};
+use super::{
+    cost::References,
+    estimator::BUDGET,
+    work::{Amount, Work},
+};
+
+/// How the names of conditions begin.
+const CONDITION: &str = "mrtr:condition";
 
 /// Maximum length of all pointers to targets, in bytes.
 const MAX_POINTERS: usize = 8 << 20;
 
 thread_local! {
     /// What is left for the validation that this thread runs, or `None` once it was too little.
-    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    static LEFT: Cell<Option<Amount>> = const { Cell::new(None) };
 }
 
 /// Runs a validation, and returns `None` if it exceeds the limit.
-pub(super) fn within<T>(limit: u64, validate: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn within<T>(limit: Amount, validate: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(Some(limit));
     let result = validate();
     LEFT.get().map(|_| result)
@@ -31,7 +39,7 @@ pub(super) fn within<T>(limit: u64, validate: impl FnOnce() -> T) -> Option<T> {
 ///
 /// # Errors
 ///
-/// If a reference leads into a value, which must not be changed.
+/// If a reference leads into the value of `const` or `enum`, which must not be changed.
 pub(super) fn limited(schema: &Value, references: &References) -> Result<Value, String> {
     let mut copy = Copy {
         references,
@@ -65,7 +73,24 @@ pub(super) fn limited(schema: &Value, references: &References) -> Result<Value, 
 }
 
 fn condition_name(index: usize) -> String {
-    format!("condition{index}")
+    format!("{CONDITION}{index}")
+}
+
+/// Adds an error to a list or, if it is about a condition, the errors of the target.
+pub(super) fn push_original<'e, 'i>(
+    error: &'e ValidationError<'i>,
+    errors: &mut Vec<&'e ValidationError<'i>>,
+) {
+    if let ValidationErrorKind::AnyOf { context } = error.kind()
+        && let [_, target] = context.as_slice()
+        && error.schema_path().as_str().contains(CONDITION)
+    {
+        for error in target {
+            push_original(error, errors);
+        }
+    } else {
+        errors.push(error);
+    }
 }
 
 struct Copy<'a> {
@@ -169,8 +194,8 @@ impl<'i> Keyword<'i> for Condition {
 
     fn is_valid(&self, instance: &'i Value) -> bool {
         let Some(left) = LEFT.get() else { return false };
-        let work = self.works.get(self.index).map_or(0, |work| work.on(instance));
-        LEFT.set(left.checked_sub(work));
+        let amount = self.works.get(self.index).map(|work| work.on(instance)).unwrap_or_default();
+        LEFT.set(left.minus(amount));
         LEFT.get().is_some()
     }
 }

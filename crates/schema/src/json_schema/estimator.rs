@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::{
     in_place::{InPlace, MAX_DEPTH, nested_too_deep},
+    patterns,
     targets::Targets,
     value_size::ValueSize,
-    work::{NodeWork, Work},
+    work::{NodeWork, Scans, Work},
 };
 
 /// The subschemas that a reference becomes in [`limited`](super::budget::limited).
@@ -29,14 +30,8 @@ const MAX_PATTERN_SQUARES: u64 = 10_000_000_000;
 /// Maximum number of different patterns.
 const MAX_PATTERNS: usize = 100;
 
-/// How often a pattern with look-around may go back in a text.
+/// How often the engine for patterns may go back in a text.
 pub(super) const MAX_BACKTRACKS: usize = 1_000;
-
-/// What a pattern costs.
-const PATTERN: NodeWork = NodeWork { visits: 1, scans: 1, compares: 0 };
-
-/// What a pattern with look-around costs: it can read a text each time it goes back.
-const BACKTRACKING_PATTERN: NodeWork = NodeWork { visits: 2_000, scans: 125, compares: 0 };
 
 /// The keyword of the condition before a reference. Its value is the index of an [`Entry`].
 pub(super) const BUDGET: &str = "mrtr:budget";
@@ -44,8 +39,14 @@ pub(super) const BUDGET: &str = "mrtr:budget";
 /// The values in `enum` and `const` that count as one subschema.
 const VALUES_PER_COST: u64 = 100;
 
-/// The bytes of a pattern that count as another one: alternatives are tried one by one.
-const BYTES_PER_SCAN: usize = 64;
+/// The size of a pattern that counts as another one: its parts can be tried one by one.
+const ATOMS_PER_SCAN: u64 = 16;
+
+/// How much more each part of a long text costs than a short one.
+const SCANS_OF_LONG_TEXT: u64 = 16;
+
+/// The square of the size of a pattern that counts as another one for each part of a long text.
+const ATOMS_PER_LONG_SCAN: u64 = 4096;
 
 /// The schema, or the target of a reference.
 pub(super) struct Entry {
@@ -93,6 +94,10 @@ impl Cost {
         Self { applied: Work::of_node(work), ..Self::default() }
     }
 
+    fn scans(text: Scans) -> Self {
+        Self::applied(NodeWork { visits: 1, text, ..NodeWork::default() })
+    }
+
     fn visits(visits: u64) -> Self {
         Self::applied(NodeWork::visits(visits))
     }
@@ -110,8 +115,8 @@ pub(super) struct Estimator<'a> {
     draft: Draft,
     pub(super) rules: RefRules,
     has_other_draft: bool,
-    /// What each pattern costs.
-    pattern: NodeWork,
+    /// 1 if the engine for patterns goes back where a pattern needs it.
+    backtracks: u64,
     targets: Targets<'a>,
     /// How many subschemas were visited.
     count: u64,
@@ -148,7 +153,7 @@ impl<'a> Estimator<'a> {
             draft,
             rules: RefRules::of(draft),
             has_other_draft: false,
-            pattern: if is_backtracking { BACKTRACKING_PATTERN } else { PATTERN },
+            backtracks: u64::from(is_backtracking),
             targets: Targets::of(root, id_keyword(draft))?,
             count: 0,
             schemas: HashSet::new(),
@@ -303,7 +308,7 @@ impl<'a> Estimator<'a> {
         match (keyword, value) {
             // Their target depends on the path of evaluation, so their cost cannot be estimated.
             ("$dynamicRef" | "$recursiveRef", _) => Err(format!("`{keyword}` is not supported")),
-            ("pattern", Value::String(pattern)) => self.add_pattern(pattern).map(Cost::applied),
+            ("pattern", Value::String(pattern)) => self.add_pattern(pattern).map(Cost::scans),
             ("const" | "enum", _) => {
                 let ValueSize { nodes, text, .. } = ValueSize::of(value);
                 self.values += nodes + text;
@@ -330,7 +335,9 @@ impl<'a> Estimator<'a> {
             ("patternProperties", Value::Object(named)) => {
                 let mut sum = Cost::default();
                 for (pattern, schema) in named {
-                    let scanned = Work::of_node(self.add_pattern(pattern)?).of_children();
+                    let name = self.add_pattern(pattern)?;
+                    let scanned = NodeWork { visits: 1, name, ..NodeWork::default() };
+                    let scanned = Work::of_node(scanned).of_children();
                     sum.marked.add(&scanned);
                     sum.applied.add(&scanned);
                     sum.applied.add(&self.of_children(schema, depth)?);
@@ -341,7 +348,9 @@ impl<'a> Estimator<'a> {
             ("propertyNames", _) => {
                 let cost = self.cost(value, depth + 1)?;
                 self.chains.push(cost.in_place);
-                let names = Work::of_node(cost.applied.at_node()).of_children();
+                let NodeWork { visits, text: name, .. } = cost.applied.at_node();
+                let names = NodeWork { visits, name, ..NodeWork::default() };
+                let names = Work::of_node(names).of_children();
                 Ok(Cost { applied: names, ..Cost::default() })
             }
             ("dependencies" | "dependentSchemas", Value::Object(named)) => {
@@ -394,7 +403,7 @@ impl<'a> Estimator<'a> {
                 Ok(Cost { marked: applied.clone(), applied, in_place: InPlace::default() })
             }
             ("format" | "contentEncoding" | "contentMediaType", _) => {
-                Ok(Cost::applied(NodeWork { visits: 1, scans: 1, compares: 0 }))
+                Ok(Cost::scans(Scans { each: 1, long: SCANS_OF_LONG_TEXT, backtracking: 0 }))
             }
             // The value of a keyword without subschemas, or an annotation, which is copied.
             _ => self.add_copied(&ValueSize::of(value)).map(|()| Cost::default()),
@@ -411,7 +420,7 @@ impl<'a> Estimator<'a> {
 
     /// Counts a pattern, whose compiled form takes much memory. The validator compiles equal ones
     /// once.
-    fn add_pattern(&mut self, pattern: &'a str) -> Result<NodeWork, String> {
+    fn add_pattern(&mut self, pattern: &'a str) -> Result<Scans, String> {
         self.patterns.insert(pattern);
         if self.patterns.len() > MAX_PATTERNS {
             return Err(format!("there are more than {MAX_PATTERNS} different patterns"));
@@ -421,8 +430,11 @@ impl<'a> Estimator<'a> {
             return Err("patterns are too long".to_owned());
         }
         self.longest_copied = self.longest_copied.max(pattern.len());
-        let count = 1 + (pattern.len() / BYTES_PER_SCAN) as u64;
-        Ok(self.pattern.times(count))
+        let size = patterns::size(pattern);
+        let each = 1 + size / ATOMS_PER_SCAN;
+        let long = SCANS_OF_LONG_TEXT * each + size.saturating_mul(size) / ATOMS_PER_LONG_SCAN;
+        let backtracking = self.backtracks * u64::from(patterns::needs_backtracking(pattern));
+        Ok(Scans { each, long, backtracking })
     }
 }
 

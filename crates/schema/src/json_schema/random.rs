@@ -191,7 +191,7 @@ fn the_estimate_covers_the_work_of_the_library() {
         let Ok(library) = options.build(&with_counters(&schema)) else { continue };
         for _ in 0..10 {
             let value = random.value(5);
-            let estimated = references.works[0].on(&value);
+            let estimated = references.works[0].on(&value).visits;
             let is_valid = library.is_valid(&value);
             let of_is_valid = VISITS.take();
             assert_eq!(library.iter_errors(&value).count() == 0, is_valid);

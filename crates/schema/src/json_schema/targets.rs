@@ -51,24 +51,30 @@ impl<'a> Targets<'a> {
 
     /// Returns the subschema that a reference names: by a JSON Pointer, or by an anchor.
     pub(super) fn find(&self, target: &str) -> Result<&'a Value, String> {
-        let quoted = || peer_text::quote(target);
-        let place = target
-            .strip_prefix(self.own)
-            .filter(|place| matches!(place.get(..1), None | Some("#")));
-        let place = place.unwrap_or(target);
-        if place.is_empty() && !target.is_empty() {
-            return Ok(self.root);
+        let error = |why| Err(format!("`$ref` {} {why}", peer_text::quote(target)));
+        let (document, fragment) = target.split_once('#').unwrap_or((target, ""));
+        if !self.is_own(document) {
+            return error("is external; nothing is fetched");
         }
-        let Some(fragment) = place.strip_prefix('#') else {
-            return Err(format!("`$ref` {} is external; nothing is fetched", quoted()));
+        let found = uri::percent_decode(fragment).and_then(|place| {
+            let is_pointer = place.is_empty() || place.starts_with('/');
+            if is_pointer { self.root.pointer(&place) } else { self.anchors.get(&*place).copied() }
+        });
+        found.map_or_else(|| error("does not exist"), Ok)
+    }
+
+    /// Returns true if a URI reference leads to the schema itself.
+    fn is_own(&self, document: &str) -> bool {
+        let (own_path, own_name) = match self.own.split_once("://") {
+            Some((_, rest)) => {
+                (rest.find('/').and_then(|start| rest.get(start..)), rest.rsplit('/').next())
+            }
+            None => (None, None),
         };
-        let fragment = uri::percent_decode(fragment).unwrap_or_default();
-        let found = if fragment.is_empty() || fragment.starts_with('/') {
-            self.root.pointer(&fragment)
-        } else {
-            self.anchors.get(&*fragment).copied()
-        };
-        found.ok_or_else(|| format!("`$ref` {} does not exist", quoted()))
+        document.is_empty()
+            || document == self.own
+            || own_path == Some(document)
+            || own_path.is_some() && own_name == Some(document)
     }
 }
 
