@@ -121,8 +121,8 @@ impl Validator {
     ///
     /// [`InvalidValue`] with the path of the first error and the text of up to five errors, each up
     /// to 500 bytes, or if the validation would cost too much. If there could be many errors, the
-    /// text has one, or says only that the value does not match. It contains names of members, and no
-    /// values.
+    /// text has one, or says only that the value does not match. It contains names of members, and
+    /// no values.
     pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
         let size = ValueSize::of(value);
         if self.cost.depth.saturating_mul(size.depth) > MAX_RECURSION {
