@@ -399,6 +399,16 @@ mod tests {
         let bomb = validator(json!({ "$defs": definitions, "$ref": "#/$defs/n0" })).unwrap();
         let error = bomb.validate(&json!(5)).unwrap_err();
         assert!(error.reason().contains("more than 5000000 subschemas"), "{error}");
+        // The work would double at each level of the value, but the library remembers results.
+        let twice = json!({ "properties": { "a": { "$ref": "#" } } });
+        let half = json!({ "properties": { "a": { "$ref": "#/$defs/back" } } });
+        let deep = (0..60).fold(json!({}), |inner, _| json!({ "a": inner }));
+        for schema in [
+            json!({ "allOf": [twice, twice] }),
+            json!({ "allOf": [half, half], "$defs": { "back": { "$ref": "#" } } }),
+        ] {
+            assert_eq!(validator(schema).unwrap().validate(&deep), Ok(()));
+        }
         let mut nested = json!({});
         for _ in 0..300 {
             nested = json!({ "not": nested });
