@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mrtr_schema::method;
+use mrtr_schema::peer_text::truncate;
 use mrtr_schema::tasks::CancelTaskResult;
 use mrtr_transport::Transport;
 
@@ -101,7 +102,9 @@ impl<T: Transport> Drop for CancelOnDrop<T> {
         };
         runtime.spawn(async move {
             if let Err(error) = client.cancel_task(&task_id).await {
-                tracing::warn!(target: "mrtr::client", %error, "cannot cancel a task");
+                let error = error.to_string();
+                let error = &*truncate(&error);
+                tracing::warn!(target: "mrtr::client", error, "cannot cancel a task");
             }
         });
     }

@@ -11,7 +11,7 @@ use mrtr_schema::capabilities::{
 };
 use mrtr_schema::input::InputRequests;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
-use mrtr_schema::peer_text::quote;
+use mrtr_schema::peer_text::{quote, truncate};
 use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{Error, RequestParts, retry_after};
@@ -279,7 +279,9 @@ impl<T: Transport> Upstream<T> {
         if self.is_for_caller(&error) {
             return error;
         }
-        tracing::warn!(target: "mrtr::gateway", upstream = self.name, %error, "upstream task failed");
+        let why = error.to_string();
+        let why = &*truncate(&why);
+        tracing::warn!(target: "mrtr::gateway", upstream = self.name, why, "upstream task failed");
         fault_response(self.refusal(&error))
     }
 

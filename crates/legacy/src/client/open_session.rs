@@ -8,6 +8,7 @@ use std::time::Duration;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::notification::LogLevel;
+use mrtr_schema::peer_text::truncate;
 use mrtr_transport::{TransportError, unread};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -182,7 +183,9 @@ impl<C: Connection> ResourceSubscription<C> {
             *state = SubscriptionState::Unknown;
             let params = json!({ "uri": uri });
             if let Err(error) = session.ask_server(legacy_method::SUBSCRIBE, &params).await? {
-                tracing::warn!(target: "mrtr::client", uri, %error, "subscription refused");
+                let error = error.to_string();
+                let error = &*truncate(&error);
+                tracing::warn!(target: "mrtr::client", uri, error, "subscription refused");
                 *state = SubscriptionState::No;
                 return Ok(None);
             }

@@ -5,6 +5,7 @@
 //! arguments in headers, and the server compares them with the body.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mrtr_schema::Object;
@@ -21,6 +22,10 @@ const KEYWORD: &str = "x-mcp-header";
 /// doubles: 2^53 - 1.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
+/// The most arguments of one tool that are mirrored: servers limit the headers of a request to
+/// about a hundred.
+const MAX_HEADERS: usize = 64;
+
 /// An argument of a tool that is mirrored in a header.
 ///
 /// Not part of the public API: only the workspace's own crates need it.
@@ -30,7 +35,7 @@ pub struct ParamHeader {
     /// The header's name without `Mcp-Param-`.
     pub name: String,
     /// The names of the properties that lead to the argument, outermost first.
-    path: Vec<String>,
+    path: Vec<Arc<str>>,
 }
 
 /// An invalid `x-mcp-header` annotation, or an argument that a header cannot carry.
@@ -41,8 +46,11 @@ pub struct ParamHeader {
 #[non_exhaustive]
 pub enum ParamHeaderError {
     /// Two annotations with the same name, which is compared without regard to case.
-    #[error("two parameters have the header {0:?}")]
+    #[error("two parameters have the header {}", quote(.0))]
     Duplicate(String),
+    /// More annotations than a request may have headers.
+    #[error("more than {MAX_HEADERS} parameters have {KEYWORD}")]
+    TooMany,
     /// An annotation on a schema that is not reached through `properties` alone.
     #[error("{KEYWORD} must be on a property that is reached through `properties` alone")]
     NotAProperty,
@@ -50,10 +58,10 @@ pub enum ParamHeaderError {
     #[error("{KEYWORD} must be a string")]
     NotAString,
     /// A name with characters that header names cannot have.
-    #[error("{KEYWORD} {0:?} is not valid in a header name")]
+    #[error("{KEYWORD} {} is not valid in a header name", quote(.0))]
     InvalidName(String),
     /// An annotation on a parameter of another type.
-    #[error("{KEYWORD} {0:?} must be on a string, integer or boolean parameter")]
+    #[error("{KEYWORD} {} must be on a string, integer or boolean parameter", quote(.0))]
     UnsupportedType(String),
     /// A number that not every JSON implementation keeps exact.
     #[error("argument {path}: a header cannot carry the number {number}")]
@@ -90,7 +98,7 @@ impl ParamHeader {
         Ok(match self.argument(arguments) {
             Some(Value::String(text)) => Some(text.clone()),
             Some(Value::Bool(flag)) => Some(flag.to_string()),
-            Some(Value::Number(number)) => match integer_text(number) {
+            Some(Value::Number(number)) => match number_text(number) {
                 Some(text) => Some(text),
                 None => {
                     let path = self.path.join(".");
@@ -103,7 +111,7 @@ impl ParamHeader {
     }
 
     fn argument<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
-        self.path.iter().try_fold(arguments, |value, name| value.get(name))
+        self.path.iter().try_fold(arguments, |value, name| value.get(&**name))
     }
 
     /// Compares the header with the arguments.
@@ -132,15 +140,16 @@ impl ParamHeader {
     }
 }
 
-/// Writes a number as an integer, if it is one that every JSON implementation keeps exact. `42.0`
-/// is the integer 42.
-fn integer_text(number: &serde_json::Number) -> Option<String> {
+/// Writes a number, if every JSON implementation keeps it exact. `42.0` is the integer 42. A
+/// fraction is mirrored as well: it fits no type that may be annotated, which is for the validation
+/// of the arguments to say.
+fn number_text(number: &serde_json::Number) -> Option<String> {
     if number.as_i64().is_some_and(|n| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&n)) {
         return Some(number.to_string());
     }
     // 2^53 itself is excluded: 2^53 + 1 rounds to it.
-    let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 2f64.powi(53))?;
-    Some(format!("{whole:.0}"))
+    let value = number.as_f64().filter(|f| f.abs() < 2f64.powi(53))?;
+    Some(if value.fract() == 0.0 { format!("{value:.0}") } else { number.to_string() })
 }
 
 /// Compares numbers by value, as proxies may write `42` as `42.0`.
@@ -188,12 +197,15 @@ pub fn check_param_headers(
 /// `properties` alone, and is `None` if no such path exists.
 fn collect(
     schema: &Object,
-    mut path: Option<&mut Vec<String>>,
+    mut path: Option<&mut Vec<Arc<str>>>,
     found: &mut Vec<ParamHeader>,
 ) -> Result<(), ParamHeaderError> {
     if let Some(annotation) = schema.get(KEYWORD) {
         let path = path.as_deref().filter(|path| !path.is_empty());
         let path = path.ok_or(ParamHeaderError::NotAProperty)?.clone();
+        if found.len() == MAX_HEADERS {
+            return Err(ParamHeaderError::TooMany);
+        }
         found.push(ParamHeader { name: annotated_name(annotation, schema)?, path });
     }
     for (keyword, value) in schema {
@@ -205,7 +217,7 @@ fn collect(
                     let Value::Object(property) = property else { continue };
                     match path.as_deref_mut() {
                         Some(path) => {
-                            path.push(name.clone());
+                            path.push(name.as_str().into());
                             collect(property, Some(path), found)?;
                             path.pop();
                         }
@@ -287,6 +299,7 @@ mod tests {
         assert_eq!(values, [("Region", "eu".to_owned()), ("N", "42".to_owned())]);
         assert_eq!(headers[0].value_in(&json!({ "region": null })), Ok(None));
         assert_eq!(headers[1].value_in(&json!({})), Ok(None));
+        assert_eq!(headers[1].value_in(&json!({ "deep": { "n": 1.5 } })), Ok(Some("1.5".into())));
         assert!(
             headers[1].value_in(&json!({ "deep": { "n": 9_007_199_254_740_992_u64 } })).is_err()
         );
@@ -395,6 +408,26 @@ mod tests {
         }
     }
 
+    /// A listing may have 16 MiB. The copies of a long property name would take a thousand times
+    /// as much.
+    #[test]
+    fn from_schema_limits_what_annotations_cost() {
+        let schema = |count: usize| {
+            let inner: serde_json::Map<_, _> = (0..count)
+                .map(|n| {
+                    (format!("p{n}"), json!({ "type": "string", "x-mcp-header": format!("H{n}") }))
+                })
+                .collect();
+            json!({ "properties": { "x".repeat(1 << 20): { "properties": inner } } })
+        };
+        let most = parse(schema(MAX_HEADERS)).unwrap();
+        assert!(most.iter().all(|header| Arc::ptr_eq(&header.path[0], &most[0].path[0])));
+        assert_eq!(parse(schema(MAX_HEADERS + 1)), Err(ParamHeaderError::TooMany));
+        let name = "x y".repeat(1 << 20);
+        let invalid = annotated(json!({ "type": "string", "x-mcp-header": name }));
+        assert!(parse(invalid).unwrap_err().to_string().len() < 1_000);
+    }
+
     #[test]
     fn check_param_headers_compares_headers_with_arguments() {
         let params = parse(json!({ "type": "object", "properties": {
@@ -417,6 +450,8 @@ mod tests {
             Ok(())
         );
         assert_eq!(check(&[], json!({})), Ok(()));
+        // The header is right. That the argument is not, is for the tool's result to say.
+        assert_eq!(check(&[("mcp-param-n", "1.5")], json!({ "n": 1.5 })), Ok(()));
         for (headers, arguments, part) in [
             (&[][..], json!({ "s": "x" }), "mcp-param-s is missing"),
             (&[("mcp-param-s", "y")], json!({ "s": "x" }), "the body says \"x\""),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, Progress, name};
-use mrtr_schema::peer_text::quote;
+use mrtr_schema::peer_text::{quote, truncate};
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
 use tokio::sync::oneshot;
 
@@ -79,7 +79,9 @@ impl Pending {
         if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
             waiter.finish(Ok(response));
         } else if let (None, Err(error)) = (response.id, response.outcome) {
-            tracing::warn!(target: "mrtr::stdio", %error, "the server could not read a request");
+            let error = error.to_string();
+            let error = &*truncate(&error);
+            tracing::warn!(target: "mrtr::stdio", error, "the server could not read a request");
         }
         // Any other response arrived after its request was cancelled.
     }
