@@ -95,8 +95,8 @@ pub enum BuildError {
     /// An update changes a list that was not declared as updatable.
     #[error("the server's {0} cannot be updated: build it with `.updatable::<…>()`")]
     NotUpdatable(&'static str),
-    /// The limits of tasks are too small.
-    #[error("`task_lease` must be at least 1 s, and `max_running_tasks` at least 1")]
+    /// The limits of tasks are out of range.
+    #[error("`task_lease` must be from 1 s to 24 h, and `max_running_tasks` at least 1")]
     TaskLimits,
     /// A handler requires a form that cannot be built from its type.
     #[error("{of}: invalid form: {why}")]

@@ -2,6 +2,7 @@
 //! in catalogs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mrtr_schema::{apps, uri};
 use mrtr_transport::headers::ParamHeader;
@@ -65,16 +66,21 @@ impl Features {
             let of = || format!("the {kind} {name:?}");
             check_options(options, provided.single_use_store, provided.state, of)?;
         }
-        let tasks = || self.tools.iter().map(|tool| &tool.item).filter(|tool| tool.task.is_some());
-        if let Some(tool) = tasks().find(|tool| tool.options.manual) {
-            return Err(BuildError::ManualTask(tool.wire.name.clone()));
-        }
-        match tasks().next() {
-            Some(tool) if !provided.task_store => {
-                Err(BuildError::NoTaskStore(tool.wire.name.clone()))
+        for tool in self.tools.iter().map(|tool| &tool.item) {
+            let Some(policy) = &tool.task else { continue };
+            if tool.options.manual {
+                return Err(BuildError::ManualTask(tool.wire.name.clone()));
             }
-            _ => Ok(()),
+            if !provided.task_store {
+                return Err(BuildError::NoTaskStore(tool.wire.name.clone()));
+            }
+            // The task would be deleted before it has a result.
+            if policy.ttl.is_some_and(|ttl| ttl < Duration::from_secs(1)) {
+                let of = format!("the tool {:?}", tool.wire.name);
+                return Err(BuildError::Timeout { of, option: "ttl", minimum: "1 s" });
+            }
         }
+        Ok(())
     }
 
     /// Checks that the UI resources of tools exist (MCP Apps).

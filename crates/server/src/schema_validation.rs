@@ -54,9 +54,10 @@ mod with {
     impl Schemas {
         /// Compiles a tool's schemas. `custom_schema` is true if the author set one of them.
         ///
-        /// A derived schema that the handler's type checks is compiled in debug builds only, to
-        /// find mistakes in hand-written implementations of `JsonSchema`. To compile any schema
-        /// costs a server about 4 MB, as that needs the schema of schemas.
+        /// A derived schema that the handler's type checks is compiled in debug builds only, where
+        /// it also checks results, to find attributes and hand-written implementations of
+        /// `JsonSchema` that contradict the type. To compile any schema costs a server about 4 MB,
+        /// as that needs the schema of schemas.
         ///
         /// # Errors
         ///
@@ -68,7 +69,7 @@ mod with {
                     return Ok(None);
                 }
                 let validator = Validator::new(schema)?;
-                Ok::<_, String>(Some(validator).filter(|_| is_needed))
+                Ok::<_, String>(Some(validator).filter(|_| is_needed || is_result))
             };
             let result = tool.output_schema.as_ref().map(|schema| compile(schema, true));
             let arguments = compile(&tool.input_schema, false)?;
@@ -111,11 +112,11 @@ mod with {
             ("type", kind) => is_result && kind == "number",
             ("const" | "default" | "enum" | "examples", _) => false,
             ("properties", Value::Object(all)) => {
-                // Inline values come from the author: Rust enums are in `$defs`.
-                let are_inline = |schema: &Value| {
-                    schema.get("enum").is_some() || !is_variant && schema.get("const").is_some()
-                };
-                all.values().any(are_inline) || any(&mut all.values(), false)
+                all.values().any(|value| has_inline_values(value, is_variant))
+                    || any(&mut all.values(), false)
+            }
+            ("items" | "additionalProperties", Value::Object(inner)) => {
+                has_inline_values(value, false) || has_limits_of(inner, is_result, false)
             }
             ("$defs", Value::Object(all)) => any(&mut all.values(), false),
             ("oneOf" | "anyOf", Value::Array(items)) => any(&mut items.iter(), true),
@@ -130,6 +131,11 @@ mod with {
             (_, Value::Array(items)) => any(&mut items.iter(), false),
             _ => false,
         })
+    }
+
+    /// Returns true if a schema lists values. They come from the author: Rust enums are in `$defs`.
+    fn has_inline_values(schema: &Value, is_variant: bool) -> bool {
+        schema.get("enum").is_some() || !is_variant && schema.get("const").is_some()
     }
 
     /// Returns true if a bound is that of the integer type which the format names.

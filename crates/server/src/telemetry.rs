@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use mrtr_schema::jsonrpc::Request;
@@ -68,7 +69,10 @@ impl RequestTelemetry {
         if let Some(TraceParent(adopt)) = &server.trace_parent
             && let Some(context) = meta.and_then(|meta| TraceContext::from_meta(&meta.other))
         {
-            adopt(&span, &context);
+            let adopted = catch_unwind(AssertUnwindSafe(|| adopt(&span, &context)));
+            if adopted.is_err() {
+                tracing::error!(target: "mrtr::server", "the hook `trace_parent` panicked");
+            }
         }
         // Only the level is checked. A check that the metric is enabled would itself call the
         // subscribers' filters.

@@ -39,6 +39,11 @@ impl Tool {
     /// arguments. The schemas of the arguments, and of the output if that is
     /// [`Json`](crate::Json), come from the handler's type.
     ///
+    /// A schema that contradicts its type is a mistake: with `#[schemars(required)]` or
+    /// `#[schemars(with = …)]`, it can demand what the type does not. Debug builds check results
+    /// against it. Arguments are checked against their type and the schema's limits, such as
+    /// `range`, `length` and `pattern`.
+    ///
     /// HTTP clients mirror an argument in a header if its property in the schema has
     /// `x-mcp-header`. With `#[schemars(extend("x-mcp-header" = "Region"))]`, the header is
     /// `Mcp-Param-Region`. A request whose header and argument differ is refused.

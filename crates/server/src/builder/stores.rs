@@ -41,7 +41,7 @@ impl ServerBuilder {
     }
 
     /// Sets the time after which the tasks of a replica that has died are continued by another one.
-    /// Default: 10 s. Less than 1 s is a build error.
+    /// Default: 10 s. Less than 1 s or more than 24 h is a build error.
     ///
     /// A replica renews the lease of each running task three times in this time. A shorter time
     /// costs more writes, and a replica that does not reach the store for as long loses its tasks.
@@ -79,7 +79,8 @@ impl ServerBuilder {
         &mut self,
     ) -> Result<Option<(Box<TaskService>, &'static TaskFunctions)>, BuildError> {
         let Some((store, functions)) = self.task_store.take() else { return Ok(None) };
-        if self.task_lease < Duration::from_secs(1) || self.max_running_tasks == 0 {
+        let leases = Duration::from_secs(1)..=Duration::from_hours(24);
+        if !leases.contains(&self.task_lease) || self.max_running_tasks == 0 {
             return Err(BuildError::TaskLimits);
         }
         let name = self.info.name.clone();

@@ -13,6 +13,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
+use super::scopes::check_scopes;
 use crate::changes::Change;
 use crate::registry::{Constants, Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
@@ -20,6 +21,10 @@ use crate::tasks::{TaskUpdates, either};
 
 /// Maximum number of resources in one subscription.
 const MAX_RESOURCES: usize = 1_000;
+
+/// Maximum size of the request in bytes. A subscription keeps it for as long as it lasts, and the
+/// bytes count against what all requests may hold at once.
+const MAX_PARAMS: usize = 256 << 10;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
@@ -29,6 +34,10 @@ fn listen(
     parts: Box<RequestParts>,
 ) -> ResponseFuture<'_> {
     Box::pin(async move {
+        if request.params.as_ref().is_some_and(|params| params.as_str().len() > MAX_PARAMS) {
+            let why = "Invalid params: a subscription may have at most 256 KiB";
+            return Err(ErrorObject::invalid_params(why));
+        }
         let params = ListenParams::from_request(request)?;
         let parts = Arc::from(parts);
         let mut filter = server.supported_filter(params.notifications, &parts)?;
@@ -43,8 +52,10 @@ fn listen(
         // From here on, only what updates do not change: a subscription can outlive many of them.
         let constants = Arc::clone(&server.constants);
         drop(server);
-        let acknowledged = Acknowledged::new(filter.clone(), meta());
-        let listening = parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
+        let listening = {
+            let acknowledged = Acknowledged::new(filter.clone(), meta());
+            parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await
+        };
         if listening {
             let changes = send_changes(&constants, &filter, receiver, &parts, meta);
             either(changes, send_tasks(tasks, &parts, meta)).await;
@@ -64,7 +75,7 @@ async fn send_changes(
     meta: impl Fn() -> Object,
 ) {
     let is_hidden =
-        |uri: &str| server.registry().is_none_or(|registry| !registry.shows_resource(uri, parts));
+        |uri: &str| server.registry().is_none_or(|registry| !registry.may_watch(uri, parts));
     let mut listening = true;
     while let Some(changes) = receiver.as_mut().filter(|_| listening) {
         let notifications = match changes.recv().await {
@@ -85,9 +96,11 @@ async fn send_changes(
 }
 
 impl Registry {
-    /// Returns true if the resource exists and is not hidden from the caller.
-    fn shows_resource(&self, uri: &str, caller: &RequestParts) -> bool {
-        self.resource_options(uri).is_some() && !self.hides_uri(uri, caller)
+    /// Returns true if the resource exists and is not hidden from the caller, who has its scopes.
+    fn may_watch(&self, uri: &str, caller: &RequestParts) -> bool {
+        let options = self.resource_options(uri);
+        options.is_some_and(|options| check_scopes(options, caller, None).is_ok())
+            && !self.hides_uri(uri, caller)
     }
 
     /// Reduces the requested filter to the lists and resources that this server has for the caller.
@@ -114,7 +127,7 @@ impl Registry {
         resource_subscriptions.retain(|uri| {
             self.publishes_changes
                 && self.resource_options(uri).is_some_and(|options| options.subscribable)
-                && self.shows_resource(uri, caller)
+                && self.may_watch(uri, caller)
         });
         let announced = self.announced();
         let mut granted = SubscriptionFilter::default();

@@ -187,8 +187,10 @@ impl<'a> SingleUseClaim<'a> {
 
     /// Keeps the response for repetitions of the request.
     pub(super) async fn settle(&self, response: &Outcome) {
+        // Requests that wait for the response look for it every half second.
+        let retention = self.time_left().saturating_add(GRACE);
         let settle = async |entry: &[u8]| {
-            let settled = with_timeout(self.store.settle(&self.key, entry, self.retention())).await;
+            let settled = with_timeout(self.store.settle(&self.key, entry, retention)).await;
             settled.inspect_err(|error| {
                 tracing::error!(
                     target: "mrtr::state",
@@ -210,11 +212,16 @@ impl<'a> SingleUseClaim<'a> {
         self.timeout.saturating_add(GRACE)
     }
 
-    /// Returns the time for which an entry is kept: until no replica accepts the state, and no
-    /// request waits for the response.
-    fn retention(&self) -> Duration {
+    /// Returns the time until no replica accepts the state.
+    fn time_left(&self) -> Duration {
         let left = self.expires.0.saturating_sub(self.server.clock.now().0);
-        Duration::from_secs(left).saturating_add(CLOCK_SKEW).saturating_add(self.max_wait())
+        Duration::from_secs(left).saturating_add(CLOCK_SKEW)
+    }
+
+    /// Returns the time for which an entry without a response is kept: until no replica accepts the
+    /// state, and no request waits for the response.
+    fn retention(&self) -> Duration {
+        self.time_left().saturating_add(self.max_wait())
     }
 
     fn entry(&self, kind: u8, kept: &[u8]) -> Vec<u8> {

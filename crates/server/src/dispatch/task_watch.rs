@@ -9,6 +9,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
+use super::panics::catch_panics;
 use super::tasks::check_extension;
 use crate::registry::{Constants, Registry, TaskSubscription};
 use crate::request_parts::RequestParts;
@@ -58,7 +59,9 @@ impl Registry {
         let caller = Arc::clone(caller);
         let updates = match (self.task_functions, &self.task_subscriptions) {
             (Some(own), _) => (own.subscribe)(Arc::clone(self), task_ids, caller),
-            (None, Some(others)) => return Ok(Some(others.subscribe(task_ids, caller).await)),
+            (None, Some(others)) => {
+                return catch_panics(|| others.subscribe(task_ids, caller)).await.map(Some);
+            }
             (None, None) => return Ok(None),
         };
         updates.await.map(Some)

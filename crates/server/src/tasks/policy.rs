@@ -78,7 +78,7 @@ impl TaskPolicy {
     }
 
     /// Sets the time from its creation after which a task is deleted, even if it has not ended.
-    /// Default: 24 h. Counted in milliseconds.
+    /// Default: 24 h. Counted in milliseconds; less than 1 s is a build error.
     pub fn ttl(mut self, time: Duration) -> Self {
         self.ttl = Some(time);
         self

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mrtr_server::extract::FromRequestParts;
+use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{
     BuildError, Context, Error, Prompt, RequestParts, Resource, ResourceTemplate, Result, Server,
     ServerBuilder, State, StateRequirements, Tool,
@@ -210,4 +211,26 @@ async fn undeclared_state_is_an_internal_error_in_the_request() {
     assert_eq!(outcome["isError"], true, "{outcome}");
     assert!(!outcome.to_string().contains("Pool"), "{outcome}");
     assert!(lines.text().contains(std::any::type_name::<Pool>()), "{}", lines.text());
+}
+
+#[tokio::test]
+async fn times_of_tasks_are_limited() {
+    let server = || complete().task_store(MemoryTaskStore::new(1));
+    for (lease, is_valid) in [
+        (Duration::from_millis(999), false),
+        (Duration::from_secs(1), true),
+        (Duration::from_hours(24), true),
+        (Duration::MAX, false),
+    ] {
+        let built = server().task_lease(lease).build();
+        assert_eq!(built.err(), (!is_valid).then_some(BuildError::TaskLimits), "{lease:?}");
+    }
+    let with_ttl = |ttl| {
+        let tool = Tool::new("t", "", plain).task(TaskPolicy::immediately().ttl(ttl));
+        server().tool(tool).build().err()
+    };
+    assert_eq!(with_ttl(Duration::from_secs(1)), None);
+    let too_short =
+        BuildError::Timeout { of: "the tool \"t\"".to_owned(), option: "ttl", minimum: "1 s" };
+    assert_eq!(with_ttl(Duration::ZERO), Some(too_short));
 }

@@ -10,7 +10,9 @@ use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
 use crate::support::single_use::{answered, first_state};
-use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica};
+use crate::support::{
+    Counter, Text, alice, call_tool, client, fleet, replica, send_request, with_meta,
+};
 
 /// A hundred steps of 100 bytes and twenty rounds fit into the journal.
 #[tokio::test]
@@ -194,4 +196,15 @@ async fn room_for_a_step_is_what_all_answers_leave() {
     let refused = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
     assert_eq!(runs.get(), 0);
+}
+
+/// A subscription lasts, and keeps its request in memory.
+#[tokio::test(start_paused = true)]
+async fn request_of_a_subscription_is_limited() {
+    let fleet = fleet(|| Tool::new("t", "", async || "x"));
+    let params = json!({ "notifications": {}, "more": "x".repeat(256 << 10) });
+    let listening = send_request(&fleet, "subscriptions/listen", with_meta(params));
+    let refused = tokio::time::timeout(Duration::from_secs(1), listening).await.unwrap();
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(refused.to_string().contains("at most 256 KiB"), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Validation of arguments and results against the schemas that a tool publishes.
 
-use mrtr_server::{Context, Server, Tool, ToolOutput};
+use mrtr_server::{Context, Json, Server, Tool, ToolOutput};
 use mrtr_testkit::Replicas;
 use serde_json::{Value, json};
 
@@ -67,6 +67,11 @@ async fn bounds_and_values_of_the_author_apply() {
         #[schemars(extend("const" = true))]
         agreed: bool,
     }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Letters {
+        #[schemars(extend("items" = { "type": "string", "enum": ["a", "b"] }))]
+        all: Vec<String>,
+    }
     let echo = |text: String| std::future::ready(Ok::<_, mrtr_server::Error>(text));
     let numbers =
         fleet(move || Tool::new("t", "", move |Amount { n }: Amount| echo(n.to_string())));
@@ -74,7 +79,11 @@ async fn bounds_and_values_of_the_author_apply() {
     let consents = fleet(move || {
         Tool::new("t", "", move |Consent { agreed }: Consent| echo(agreed.to_string()))
     });
+    let lists =
+        fleet(move || Tool::new("t", "", move |Letters { all }: Letters| echo(all.concat())));
     for (fleet, arguments, is_valid) in [
+        (&lists, json!({ "all": ["a", "b"] }), true),
+        (&lists, json!({ "all": ["a", "z"] }), false),
         (&numbers, json!({ "n": 255 }), true),
         (&numbers, json!({ "n": -5 }), false),
         (&numbers, json!({ "n": 300 }), false),
@@ -120,7 +129,7 @@ async fn non_finite_numbers_are_not_sent() {
     }
     for (share, is_valid) in [(0.5, true), (f64::NAN, false), (f64::INFINITY, false)] {
         let fleet = fleet(move || {
-            let share = move || std::future::ready(mrtr_server::Json(Share { share }));
+            let share = move || std::future::ready(Json(Share { share }));
             Tool::new("t", "", share)
         });
         let result = call_tool(&fleet, "t", json!({}), json!({})).await;
@@ -199,4 +208,23 @@ fn build_rejects_invalid_json_schemas() {
             assert!(error.contains("invalid JSON Schema"), "{error}");
         }
     }
+}
+
+/// A mistake of the author, which tests find: they run in debug builds.
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn derived_schema_that_contradicts_a_result_is_an_error_in_debug_builds() {
+    #[derive(serde::Serialize, schemars::JsonSchema)]
+    struct Count {
+        #[schemars(required)]
+        n: Option<i64>,
+    }
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let n = cx.parts().wants_progress().then_some(1);
+            Ok::<_, mrtr_server::Error>(Json(Count { n }))
+        })
+    });
+    let refused = call_tool(&fleet, "t", json!({}), json!({})).await;
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
 }

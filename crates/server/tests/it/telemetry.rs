@@ -63,6 +63,20 @@ async fn every_round_is_a_span_in_the_trace_of_the_client() {
     assert_eq!(adopted.lock().unwrap().len(), 2);
 }
 
+#[tokio::test]
+async fn a_panic_of_the_trace_parent_hook_does_not_fail_the_request() {
+    let (lines, _guard) = LogLines::collect_from(Level::DEBUG);
+    let server = replica(&TestClock::default())
+        .tool(Tool::new("t", "", async || "x"))
+        .trace_parent(|_: &tracing::Span, _: &TraceContext| panic!("no exporter"));
+    let fleet = Replicas::new([server.build().unwrap()]).as_principal(alice());
+    let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
+    params["_meta"]["traceparent"] = json!(PARENT);
+    let result = send_request(&fleet, "tools/call", params).await;
+    assert_eq!(result["content"][0]["text"], "x", "{result}");
+    assert!(lines.text().contains("the hook `trace_parent` panicked"), "{}", lines.text());
+}
+
 /// Subscribers at their default level, INFO, pay for no spans of requests of the server or the
 /// client.
 #[tokio::test]

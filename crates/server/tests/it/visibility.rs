@@ -354,3 +354,35 @@ async fn subscriptions_follow_the_rules_of_each_moment() {
         () = story => {}
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn subscription_leaves_out_resources_without_their_scopes() {
+    let notifier = ChangeNotifier::default();
+    let server = replica(&TestClock::default())
+        .changes(notifier.clone())
+        .resource(Resource::new("doc://read", "r", async || "x").requires_scope("read"))
+        .resource(Resource::new("doc://pay", "p", async || "x").requires_scope("pay"))
+        .build()
+        .unwrap();
+    let uris = ["doc://read", "doc://pay"];
+    let params = json!({ "notifications": { "resourceSubscriptions": uris } });
+    let received = Mutex::new(Vec::new());
+    let collect = |told: Notification| {
+        received.lock().unwrap().push(told.params.unwrap().get().to_owned());
+    };
+    let listen = OutgoingRequest::new(request("subscriptions/listen", &with_meta(params)));
+    let transport = transport(&server, &["read"]);
+    let listening = transport.send(listen.with_notification_handler(&collect));
+    let publishing = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        uris.map(|uri| notifier.publish(Change::Resource(uri.to_owned())));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    tokio::select! {
+        ended = listening => unreachable!("{ended:?}"),
+        () = publishing => {}
+    }
+    let received = received.into_inner().unwrap();
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert!(received.iter().all(|told| told.contains("doc://read") && !told.contains("doc://pay")));
+}
