@@ -1,9 +1,11 @@
 //! The arguments of the attributes, and the doc comment of a function.
 
 use proc_macro2::Span;
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Meta, Path, Token};
 
 /// The kind of handler that an attribute makes of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,7 @@ impl Kind {
 
     fn allows(self, option: &str) -> bool {
         match option {
-            "name" | "title" | "description" | "manual" => true,
+            "name" | "title" | "description" | "manual" | "crate" => true,
             "mime_type" => self.has_uri(),
             _ => self == Self::Tool && ANNOTATIONS.contains(&option),
         }
@@ -61,6 +63,8 @@ pub(crate) struct Arguments {
     pub(crate) description: Option<LitStr>,
     pub(crate) mime_type: Option<LitStr>,
     pub(crate) manual: bool,
+    /// The path of `mrtr`, if it has another name.
+    pub(crate) mrtr: Option<Path>,
     pub(crate) annotations: Vec<(Ident, LitBool)>,
     seen: Vec<String>,
 }
@@ -79,7 +83,7 @@ impl Arguments {
             }
         }
         while !input.is_empty() {
-            let option: Ident = input.parse()?;
+            let option = Ident::parse_any(input)?;
             arguments.set(kind, &option, input)?;
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
@@ -105,6 +109,7 @@ impl Arguments {
             "description" => self.description = Some(text(input)?),
             "mime_type" => self.mime_type = Some(text(input)?),
             "manual" => self.manual = true,
+            "crate" => self.mrtr = Some(text(input)?.parse()?),
             _ => {
                 let is_set = if input.peek(Token![=]) {
                     value(input)?
@@ -159,6 +164,20 @@ pub(crate) fn doc_comment(attributes: &[Attribute]) -> syn::Result<Option<String
     }
     let text = lines.join("\n").trim().to_owned();
     Ok((!text.is_empty()).then_some(text))
+}
+
+/// Checks that no `cfg_attr` hides an attribute that the macro has to see.
+pub(crate) fn check_cfg_attr(attributes: &[Attribute]) -> syn::Result<()> {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cfg_attr")) {
+        let list = Punctuated::<Meta, Token![,]>::parse_terminated;
+        let hidden = ["cfg", "cfg_attr", "deprecated", "doc"];
+        let is_hidden = |meta: &Meta| hidden.iter().any(|name| meta.path().is_ident(name));
+        if attribute.parse_args_with(list)?.iter().skip(1).any(is_hidden) {
+            let error = "put this attribute above the macro, which then sees what it expands to";
+            return Err(syn::Error::new(attribute.span(), error));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the text of `/// text`, or of a block comment.

@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use syn::parse::Parser as _;
 use syn::{Attribute, FnArg, Ident, ItemFn, Receiver, ReceiverKind, Signature, Type};
 
-use crate::attributes::{Arguments, Kind, doc_comment};
+use crate::attributes::{Arguments, Kind, check_cfg_attr, doc_comment};
 
 /// Returns the function and its constructor, or a compile error.
 pub(crate) fn expand(kind: Kind, attributes: TokenStream, item: TokenStream) -> TokenStream {
@@ -22,6 +22,8 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
         (|input: syn::parse::ParseStream<'_>| Arguments::parse(kind, input)).parse2(attributes)?;
     let function: ItemFn = syn::parse2(item)?;
     check(kind, &function.sig)?;
+    check_cfg_attr(&function.attrs)?;
+    let mrtr = arguments.mrtr.as_ref().map_or_else(|| quote! { ::mrtr }, |path| quote! { #path });
     let name = &function.sig.ident;
     let description = match &arguments.description {
         Some(description) => Some(description.value()),
@@ -32,13 +34,15 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
     let new = if arguments.manual { format_ident!("manual") } else { format_ident!("new") };
     let plain_name = name.unraw().to_string();
     let wire_name = arguments.name.as_ref().map_or_else(|| plain_name.clone(), syn::LitStr::value);
-    let handler = handler(&function.sig);
+    let handler = handler(&mrtr, &function.sig);
     let has = |name| move |attribute: &&Attribute| attribute.path().is_ident(name);
     let cfgs: Vec<_> = function.attrs.iter().filter(has("cfg")).collect();
     // The constructor has to name the function, even if it is deprecated.
     let allow = function.attrs.iter().any(|attribute| has("deprecated")(&attribute));
     let allow = allow.then(|| quote! { #[allow(deprecated)] });
     let visibility = &function.vis;
+    // A method may bound the parameters of its type.
+    let where_clause = &function.sig.generics.where_clause;
     let first = match &arguments.uri {
         Some(uri) => quote! { #uri, #wire_name },
         None => {
@@ -50,7 +54,7 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
             quote! { #wire_name, #description }
         }
     };
-    let setters = setters(&arguments, kind, description.as_deref());
+    let setters = setters(&mrtr, &arguments, kind, description.as_deref());
     let is_method = receiver(&function.sig).is_some();
     let link = match (*name == plain_name, is_method) {
         // rustdoc does not resolve raw identifiers.
@@ -70,8 +74,8 @@ fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::R
         #(#cfgs)*
         #[doc = #doc]
         #allow
-        #visibility fn #constructor() -> ::mrtr::#type_name {
-            ::mrtr::#type_name::#new(#first, #handler)#setters
+        #visibility fn #constructor() -> #mrtr::#type_name #where_clause {
+            #mrtr::#type_name::#new(#first, #handler)#setters
         }
     })
 }
@@ -116,7 +120,7 @@ fn receiver(signature: &Signature) -> Option<&Receiver> {
 }
 
 /// A function is its own handler; a method is called on the state `Self`.
-fn handler(signature: &Signature) -> TokenStream {
+fn handler(mrtr: &TokenStream, signature: &Signature) -> TokenStream {
     let name = &signature.ident;
     if receiver(signature).is_none() {
         return quote! { #name };
@@ -131,13 +135,18 @@ fn handler(signature: &Signature) -> TokenStream {
         .collect();
     let names: Vec<Ident> = (0..types.len()).map(|at| format_ident!("p{at}")).collect();
     quote! {
-        async |::mrtr::State(this): ::mrtr::State<Self>, #(#names: #types),*| {
+        async |#mrtr::State(this): #mrtr::State<Self>, #(#names: #types),*| {
             this.#name(#(#names),*).await
         }
     }
 }
 
-fn setters(arguments: &Arguments, kind: Kind, description: Option<&str>) -> TokenStream {
+fn setters(
+    mrtr: &TokenStream,
+    arguments: &Arguments,
+    kind: Kind,
+    description: Option<&str>,
+) -> TokenStream {
     let title = arguments.title.iter().map(|title| quote! { .title(#title) });
     let mime_type = arguments.mime_type.iter().map(|mime_type| quote! { .mime_type(#mime_type) });
     let description = description
@@ -148,7 +157,7 @@ fn setters(arguments: &Arguments, kind: Kind, description: Option<&str>) -> Toke
         quote! { .#setter(#is_set) }
     });
     let annotations = (!arguments.annotations.is_empty()).then(|| {
-        quote! { .annotations(::mrtr::schema::tool::ToolAnnotations::default()#(#hints)*) }
+        quote! { .annotations(#mrtr::schema::tool::ToolAnnotations::default()#(#hints)*) }
     });
     quote! { #(#title)* #description #(#mime_type)* #annotations }
 }
@@ -220,6 +229,31 @@ mod tests {
             }
         };
         assert_eq!(expanded(Kind::Prompt, quote! {}, &item), expected.to_string());
+    }
+
+    #[test]
+    fn the_crate_can_have_another_name_and_a_method_bounds() {
+        let item = quote! {
+            /// Greets.
+            async fn greet(&self) -> String where S: Store { todo() }
+        };
+        let expected = quote! {
+            #[doc = "Creates the tool of [`greet`](Self::greet)."]
+            fn greet_tool() -> crate::mcp::Tool where S: Store {
+                crate::mcp::Tool::new(
+                    "greet",
+                    "Greets.",
+                    async |crate::mcp::State(this): crate::mcp::State<Self>, | {
+                        this.greet().await
+                    }
+                )
+                .annotations(
+                    crate::mcp::schema::tool::ToolAnnotations::default().with_read_only_hint(true)
+                )
+            }
+        };
+        let attributes = quote! { crate = "crate::mcp", read_only };
+        assert_eq!(expanded(Kind::Tool, attributes, &item), expected.to_string());
     }
 
     #[test]
@@ -329,6 +363,13 @@ mod tests {
                 quote! { #documented async fn f(&self, #[cfg(a)] a: A) {} },
                 "put it on the method",
             ),
+            (
+                Kind::Tool,
+                quote! {},
+                quote! { #documented #[cfg_attr(a, deprecated = "b")] async fn f() {} },
+                "put this attribute above the macro",
+            ),
+            (Kind::Tool, quote! { crate = "1" }, quote! { async fn f() {} }, "expected identifier"),
         ] {
             let text = expand(kind, attributes, item).to_string();
             assert!(text.contains(error), "{error}: {text}");

@@ -30,6 +30,7 @@ use crate::attributes::Kind;
 /// - annotations: `read_only`, `destructive`, `idempotent`, `open_world`, each alone or with
 ///   `= true` or `= false`
 /// - `manual`: the function is in the manual form, and takes a `ManualContext`
+/// - `crate = "…"`: the path of the crate `mrtr`, if it has another name. Default: `::mrtr`
 #[proc_macro_attribute]
 pub fn tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Tool, attributes.into(), item.into()).into()
@@ -38,7 +39,7 @@ pub fn tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// Adds a constructor of a `Prompt` next to an async function.
 ///
 /// The name is the function's name, and the description its doc comment. Attributes:
-/// `name = "…"`, `description = "…"`, `title = "…"`, and `manual`.
+/// `name = "…"`, `description = "…"`, `title = "…"`, `manual`, and `crate = "…"`.
 #[proc_macro_attribute]
 pub fn prompt(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Prompt, attributes.into(), item.into()).into()
@@ -48,7 +49,7 @@ pub fn prompt(attributes: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// The first attribute is the URI. The name is the function's name, and the description its doc
 /// comment. Further attributes: `name = "…"`, `description = "…"`, `title = "…"`,
-/// `mime_type = "…"`, and `manual`.
+/// `mime_type = "…"`, `manual`, and `crate = "…"`.
 #[proc_macro_attribute]
 pub fn resource(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Resource, attributes.into(), item.into()).into()

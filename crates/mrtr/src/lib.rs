@@ -125,8 +125,6 @@ pub mod openapi {
 /// Traits and types for implementing your own transport.
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport {
-    #[cfg(feature = "server")]
-    pub use mrtr_transport::http::LegacyHandler;
     pub use mrtr_transport::{
         BoxError, IncomingRequest, NotificationSender, OutgoingRequest, RequestHandler, Transport,
         TransportError,

@@ -61,7 +61,7 @@ pub const PARTS: &[Part] = &[
     daily("tests", &[], tests),
     daily("redis-tests", &[REDIS], || run_selected(&REDIS_TESTS)),
     daily("postgres-tests", &[Need::Postgres], || run_selected(&POSTGRES_TESTS)),
-    daily("process-tests", &[SH, SED], || run_selected(&PROCESS_TESTS)),
+    daily("process-tests", &[SH, SED, KILL], || run_selected(&PROCESS_TESTS)),
     daily("terminal-tests", &[SCRIPT], || run_selected(&TERMINAL_TESTS)),
     daily("signal-tests", &[KILL], || run_selected(&SIGNAL_TESTS)),
     part("doc-tests", &[], || {
@@ -197,7 +197,7 @@ fn features() -> Result {
         &["--package", "mrtr", "--no-default-features", "--features", "gateway"],
         &["--package", "mrtr", "--no-default-features", "--features", "middleware"],
         &["--package", "mrtr", "--no-default-features", "--features", "development"],
-        &["--package", "mrtr", "--no-default-features", "--features", "openapi"],
+        &["--package", "mrtr", "--no-default-features", "--features", "openapi,tls"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-client"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-server"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-connect"],

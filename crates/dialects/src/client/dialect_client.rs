@@ -76,6 +76,10 @@ impl Transport for DialectClient {
     fn protocol_version(&self) -> Option<&'static str> {
         Some(self.dialect.protocol_version())
     }
+
+    fn authorization_epoch(&self) -> u64 {
+        self.http.authorization_epoch()
+    }
 }
 
 impl fmt::Debug for DialectClient {

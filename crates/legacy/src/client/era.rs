@@ -33,16 +33,22 @@ pub(super) fn probe_request(meta: &RequestMeta, attempt: u64) -> Result<Request,
 pub(super) fn era_of(response: Response) -> Era {
     match response.outcome {
         Ok(result) => match serde_json::from_str::<DiscoverResult>(result.get()) {
-            Ok(discovered) if speaks_current(&discovered.supported_versions) => Era::Current,
+            Ok(discovered) => era_of_versions(&discovered.supported_versions),
             // A server that answers anything with a result does not know the method.
-            _ => Era::Legacy,
+            Err(_) => Era::Legacy,
         },
         Err(error) => era_of_error(&error),
     }
 }
 
-fn speaks_current(versions: &[String]) -> bool {
-    versions.iter().any(|version| version == PROTOCOL_VERSION)
+/// Returns the era of a server that supports these versions. A server of later revisions, which
+/// this client does not know, is not a legacy server.
+fn era_of_versions(versions: &[String]) -> Era {
+    let is_legacy = versions.iter().any(|version| LegacyVersion::from_name(version).is_some());
+    if is_legacy && !versions.iter().any(|version| version == PROTOCOL_VERSION) {
+        return Era::Legacy;
+    }
+    Era::Current
 }
 
 /// Returns true if a server may answer any request of the current revision like this because it
@@ -64,12 +70,7 @@ fn era_of_error(error: &ErrorObject) -> Era {
             let supported = error.data.as_ref().and_then(|data| data.get("supported"));
             let supported: Option<Vec<String>> =
                 supported.and_then(|all| serde_json::from_value(all.clone()).ok());
-            // A server of other current revisions is not a legacy server.
-            let is_legacy = supported.is_some_and(|all| {
-                all.iter().any(|version| LegacyVersion::from_name(version).is_some())
-                    && !speaks_current(&all)
-            });
-            if is_legacy { Era::Legacy } else { Era::Current }
+            supported.map_or(Era::Current, |all| era_of_versions(&all))
         }
         _ => Era::Legacy,
     }
@@ -108,6 +109,7 @@ mod tests {
         let discovered = |versions| json!({ "supportedVersions": versions, "capabilities": {} });
         assert_eq!(era(discovered(json!(["2026-07-28"]))), Era::Current);
         assert_eq!(era(discovered(json!(["2025-11-25"]))), Era::Legacy);
+        assert_eq!(era(discovered(json!(["2027-01-01"]))), Era::Current);
         assert_eq!(era(json!({})), Era::Legacy);
     }
 }

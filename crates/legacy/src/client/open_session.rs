@@ -270,8 +270,8 @@ async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: ones
             }
             Incoming::Request(request) if request.method == legacy_method::PING => request,
             Incoming::Request(request) => match routes.ask(request) {
-                Ok(()) => continue,
-                Err(request) => request,
+                None => continue,
+                Some(request) => request,
             },
             Incoming::Response(_) => continue,
         };

@@ -110,16 +110,16 @@ impl Routes {
 
     /// Gives a request of the server to the call that began last. Returns the request if there is
     /// no call, or if the calls belong to several callers: it could be meant for another caller.
-    pub(super) fn ask(&self, request: Request) -> Result<(), Request> {
+    pub(super) fn ask(&self, request: Request) -> Option<Request> {
         let state = self.lock();
         if state.is_shared {
-            return Err(request);
+            return Some(request);
         }
-        let Some((_, call)) = state.calls.last() else { return Err(request) };
+        let Some((_, call)) = state.calls.last() else { return Some(request) };
         // The call reads nothing while it waits for the client, so its queue may be full.
-        call.try_send(Incoming::Request(request)).or_else(|unsent| match unsent {
-            Incoming::Request(request) => Err(request),
-            _ => Ok(()),
-        })
+        match call.try_send(Incoming::Request(request)) {
+            Err(Incoming::Request(request)) => Some(request),
+            _ => None,
+        }
     }
 }

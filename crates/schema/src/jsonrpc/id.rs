@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::Visitor;
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::peer_text;
@@ -10,8 +10,8 @@ use crate::peer_text;
 /// The id of a request: a string or an integer, never null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RequestId {
-    /// An integer id.
-    Number(i64),
+    /// An integer id: of 64 bits, signed or unsigned.
+    Number(i128),
     /// A string id.
     String(String),
 }
@@ -30,7 +30,7 @@ impl fmt::Display for RequestId {
 impl Serialize for RequestId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Number(n) => serializer.serialize_i64(*n),
+            Self::Number(n) => serializer.serialize_i128(*n),
             Self::String(s) => serializer.serialize_str(s),
         }
     }
@@ -52,11 +52,19 @@ impl Visitor<'_> for IdVisitor {
     }
 
     fn visit_i64<E>(self, n: i64) -> Result<RequestId, E> {
-        Ok(RequestId::Number(n))
+        Ok(RequestId::Number(n.into()))
     }
 
-    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<RequestId, E> {
-        i64::try_from(n).map(RequestId::Number).map_err(|_| E::custom("integer beyond 64 bits"))
+    fn visit_u64<E>(self, n: u64) -> Result<RequestId, E> {
+        Ok(RequestId::Number(n.into()))
+    }
+
+    /// `1.0` is the integer 1, as in JSON Schema.
+    fn visit_f64<E: serde::de::Error>(self, n: f64) -> Result<RequestId, E> {
+        // Larger ones are not exact. A fraction cannot be parsed as an integer.
+        let exact = Some(n).filter(|n| n.abs() < 2f64.powi(53));
+        let whole = exact.and_then(|n| n.to_string().parse().ok());
+        whole.map(RequestId::Number).ok_or_else(|| E::invalid_value(Unexpected::Float(n), &self))
     }
 
     fn visit_str<E>(self, s: &str) -> Result<RequestId, E> {
@@ -67,6 +75,20 @@ impl Visitor<'_> for IdVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_of_64_bits_are_ids() {
+        let read = serde_json::from_str::<RequestId>;
+        for text in ["0", "-9223372036854775808", "18446744073709551615"] {
+            let id = read(text).unwrap();
+            assert_eq!(serde_json::to_string(&id).unwrap(), text);
+            assert_eq!(serde_json::to_value(&id).unwrap().to_string(), text);
+        }
+        assert_eq!(read("1.0").unwrap(), RequestId::Number(1));
+        for text in ["1.5", "1e300", "18446744073709551616", "null", "true", "[]"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn request_id_displays_on_one_line() {

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn response_to_json_matches_serde() {
-        let ids = [RequestId::Number(i64::MIN), RequestId::String("a\"\n".to_owned())];
+        let ids = [RequestId::Number(i64::MIN.into()), RequestId::String("a\"\n".to_owned())];
         let ids = ids.map(Some).into_iter().chain([None]);
         let outcomes = [Ok(RawJson::new(&[1]).unwrap()), Err(ErrorObject::internal("what\\?"))];
         for id in ids {

@@ -375,7 +375,9 @@ async fn subscription_leaves_out_resources_without_their_scopes() {
     let listening = transport.send(listen.with_notification_handler(&collect));
     let publishing = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        uris.map(|uri| notifier.publish(Change::Resource(uri.to_owned())));
+        for uri in uris {
+            notifier.publish(Change::Resource(uri.to_owned()));
+        }
         tokio::time::sleep(Duration::from_secs(1)).await;
     };
     tokio::select! {

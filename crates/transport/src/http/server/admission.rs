@@ -106,6 +106,13 @@ impl Permit {
         }
         reserved
     }
+
+    /// Returns the share of bytes beyond `bytes`, when the rest of the body is no longer in memory.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        let freed = self.body_bytes.saturating_sub(bytes);
+        self.counters.body_bytes.subtract(freed);
+        self.body_bytes -= freed;
+    }
 }
 
 impl Drop for Permit {
@@ -144,28 +151,48 @@ mod tests {
         }
     }
 
+    const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+
+    /// Sends a request, and returns the status of the response if there is one within a second.
+    async fn status(endpoint: &mut Endpoint<Detached>, body: String) -> Option<StatusCode> {
+        let request = Request::post("/mcp")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "x")
+            .body(Full::from(body))
+            .unwrap();
+        let answered = tokio::time::timeout(Duration::from_secs(1), endpoint.call(request));
+        answered.await.ok().map(|response| response.unwrap().status())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn request_counts_as_in_flight_until_detached_work_ends() {
         let end = Arc::new(Notify::new());
         let limits = RequestLimits::default().with_max_in_flight(1);
         let mut endpoint = Endpoint::new(Detached(Arc::clone(&end))).limits(limits);
-        let mut status = async || {
-            let body = br#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
-            let request = Request::post("/mcp")
-                .header("host", "localhost")
-                .header("content-type", "application/json")
-                .header("accept", "application/json, text/event-stream")
-                .header("mcp-protocol-version", "2026-07-28")
-                .header("mcp-method", "x")
-                .body(Full::from(&body[..]))
-                .unwrap();
-            let answered = tokio::time::timeout(Duration::from_secs(1), endpoint.call(request));
-            answered.await.ok().map(|response| response.unwrap().status())
-        };
+        let mut status = async || status(&mut endpoint, BODY.to_owned()).await;
         assert_eq!(status().await, None, "the client disconnects after a second");
         assert_eq!(status().await, Some(StatusCode::SERVICE_UNAVAILABLE));
         end.notify_one();
         tokio::task::yield_now().await;
         assert_eq!(status().await, None);
+    }
+
+    /// A request may last, such as a subscription. What is not part of it is no longer in memory.
+    #[tokio::test(start_paused = true)]
+    async fn request_in_flight_counts_without_the_rest_of_its_body() {
+        let limits = RequestLimits::default().with_max_total_body_bytes(2_000);
+        let mut endpoint = Endpoint::new(Detached(Arc::default())).limits(limits);
+        let spaces = BODY.to_owned() + &" ".repeat(1_500);
+        let member = BODY.replacen('{', &format!(r#"{{"more":"{}","#, "x".repeat(1_500)), 1);
+        for body in [spaces, member] {
+            assert_eq!(status(&mut endpoint, body).await, None);
+        }
+        let long =
+            BODY.replacen(r#"{"_meta""#, &format!(r#"{{"{}":1,"_meta""#, "x".repeat(1_500)), 1);
+        assert_eq!(status(&mut endpoint, long.clone()).await, None);
+        assert_eq!(status(&mut endpoint, long).await, Some(StatusCode::SERVICE_UNAVAILABLE));
     }
 }

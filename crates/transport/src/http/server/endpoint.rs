@@ -25,6 +25,7 @@ use super::shared::Shared;
 use crate::host_policy::HostPolicy;
 use crate::response_parts::{AdmittedRequest, ResponseParts};
 use crate::traits::RequestHandler;
+use crate::unread::Length as _;
 
 /// An MCP endpoint: a tower [`Service`] that validates requests, hands them to a [`RequestHandler`]
 /// and writes the responses. Mount it at a path of any router that takes such services, under any
@@ -199,6 +200,7 @@ where
             Ok(match MetaCache::with(|cache| shared.parse(&headers, &bytes, cache)) {
                 Ok(Some((request, meta))) => {
                     drop(bytes);
+                    permit.keep(request.length());
                     // The permit goes with the request: a handler may continue after its client has
                     // disconnected, and counts for as long as it does.
                     let admitted = AdmittedRequest { request, meta, headers, extensions };
