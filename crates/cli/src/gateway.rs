@@ -15,6 +15,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::failure::{Failure, Result};
 use crate::options;
 use crate::output;
+use crate::signals;
 
 /// How long a server that runs as a child process may take to exit, and again after `SIGTERM`.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -47,8 +48,6 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let server = with_keys(server, address)?;
     let gateway = gateway.build(server).map_err(Failure::usage)?;
-    // Many clients list tools once, at the start.
-    gateway.refresh().await;
     let server = gateway.server().clone();
     let serving = async {
         let (Some(listener), Some(address)) = (listener, address) else {
@@ -60,18 +59,28 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
         let end = mrtr::shutdown(server.clone(), options.readiness().clone());
         mrtr::http::serve(listener, mrtr::endpoint(server)?, options, end).await
     };
-    let outcome = tokio::select! {
-        outcome = serving => outcome,
-        () = gateway.run() => Ok(()),
+    let running = async {
+        // Many clients list tools once, at the start.
+        tokio::select! {
+            _ = gateway.refresh() => {}
+            number = signals::end() => return Ok(signals::exit_code(number)),
+        }
+        tokio::select! {
+            outcome = serving => outcome.map_err(|error| unavailable(&error))?,
+            () = gateway.run() => {}
+            // The other signals end `serving` after the requests in flight.
+            number = signals::hangup() => return Ok(signals::exit_code(number)),
+        }
+        Ok(ExitCode::SUCCESS)
     };
+    let outcome = running.await;
     // Dropped, they would be killed when this process exits.
     let children = set.iter().filter_map(|(_, client)| match client.transport() {
         Connection::Child(child) => Some(child.shutdown(CHILD_TIMEOUT)),
         _ => None,
     });
     join_all(children).await;
-    outcome.map_err(|error| unavailable(&error))?;
-    Ok(ExitCode::SUCCESS)
+    outcome
 }
 
 /// Listens on a loopback address.

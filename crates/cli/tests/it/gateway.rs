@@ -144,6 +144,7 @@ fn gateway_refuses_what_it_cannot_serve() {
     assert!(text(&refused.stderr).contains(&why), "{}", text(&refused.stderr));
 }
 
+#[cfg(unix)]
 mod child {
     use super::*;
 
@@ -171,5 +172,41 @@ mod child {
         let mut running = Running(command.stdout(Stdio::null()).spawn().unwrap());
         assert!(running.0.wait().unwrap().success());
         assert_eq!(std::fs::read_to_string(&saved).unwrap(), "saved\n");
+    }
+
+    /// A server that ignores the end of its input, such as one that a package manager has started.
+    /// It never answers, so the gateway is still starting.
+    const STUBBORN: &str = "trap 'echo > ended; exit' TERM; echo > started; \
+                          while true; do sleep 0.1; done";
+
+    #[test]
+    fn gateway_ends_its_servers_also_while_it_starts() {
+        let start = |(signal, code)| {
+            let folder = scratch(&format!("gateway-{signal}"));
+            for file in ["started", "ended"] {
+                let _ = std::fs::remove_file(folder.join(file));
+            }
+            let server = json!({ "command": "sh", "args": ["-c", STUBBORN] });
+            let servers = json!({ "mcpServers": { "slow": server } });
+            std::fs::write(folder.join("servers.json"), servers.to_string()).unwrap();
+            let mut gateway = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+            gateway.args(["gateway", "servers.json", "--listen", "127.0.0.1:0"]);
+            let gateway = gateway.current_dir(&folder).stdin(Stdio::null()).stderr(Stdio::null());
+            (signal, code, folder, Running(gateway.spawn().unwrap()))
+        };
+        let mut started = [("TERM", 143), ("HUP", 129), ("INT", 130)].map(start);
+        for (signal, _, folder, gateway) in &mut started {
+            while !folder.join("started").exists() {
+                assert!(gateway.0.try_wait().unwrap().is_none(), "it has ended");
+                std::thread::yield_now();
+            }
+            let pid = gateway.0.id().to_string();
+            let kill = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+            assert!(kill.unwrap().success());
+        }
+        for (signal, code, folder, gateway) in &mut started {
+            assert_eq!(gateway.0.wait().unwrap().code(), Some(*code), "{signal}");
+            assert!(folder.join("ended").exists(), "{signal}: the server still runs");
+        }
     }
 }

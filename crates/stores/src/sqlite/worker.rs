@@ -82,9 +82,15 @@ fn execute<T>(
     connection: &Connection,
     operation: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
+    if connection.is_autocommit() {
+        // Outside the transaction, the operation would take effect although its commit fails.
+        let aborted = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT);
+        let why = "another operation has ended the transaction".to_owned();
+        return Err(Error::SqliteFailure(aborted, Some(why)));
+    }
     connection.execute_batch("SAVEPOINT operation")?;
     let done = operation(connection);
-    // Some failures end the transaction. Its commit then fails.
+    // Some failures end the transaction, such as a full disk. Its commit then fails.
     if done.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK TO operation")?;
     }
@@ -213,5 +219,33 @@ mod tests {
         assert!(refused.to_string().contains("database is locked"), "{refused}");
         other.execute_batch("ROLLBACK").unwrap();
         worker.run(|db, _| insert(db)).await.unwrap();
+    }
+
+    /// SQLite ends a transaction by itself if the disk is full.
+    #[tokio::test]
+    async fn operations_after_the_end_of_their_transaction_have_no_effect() {
+        let folder = TempFolder::new("sqlite-ended");
+        let connection = schema::open(&folder.join("tasks.db")).unwrap();
+        let worker = Worker::start("writer", connection, "BEGIN IMMEDIATE").unwrap();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (start, started) = oneshot::channel();
+        let first = worker.run(move |_, _| {
+            start.send(()).unwrap();
+            released.recv().unwrap();
+            Ok(())
+        });
+        let before = worker.run(|db, _| insert(db));
+        let ending = worker.run(|db, _| db.execute_batch("ROLLBACK; SELECT nothing"));
+        let after = worker.run(|db, _| insert(db));
+        let gathered = async {
+            started.await.unwrap();
+            let release = async { release.send(()).unwrap() };
+            tokio::join!(biased; before, ending, after, release)
+        };
+        let (first, (before, ending, after, ())) = tokio::join!(first, gathered);
+        assert!(first.is_ok());
+        assert!(before.is_err() && ending.is_err() && after.is_err());
+        assert_eq!(worker.run(|db, _| Ok(count(db))).await.unwrap(), 0);
+        assert!(worker.run(|db, _| insert(db)).await.is_ok(), "the next transaction works");
     }
 }
