@@ -28,5 +28,6 @@ http {
     }
 }
 CONF
-(until (exec 3<> "/dev/tcp/127.0.0.1/$2"); do sleep 0.01; done 2> /dev/null; echo "listening $2") &
+# It ends when nginx, which has the process id of this script, ends before it listens.
+(until (exec 3<> "/dev/tcp/127.0.0.1/$2"); do kill -0 $$ || exit; sleep 0.01; done 2> /dev/null; echo "listening $2") &
 exec nginx -p "$1" -c "$1/nginx.conf" 2> "$1/stderr.log"

@@ -1,8 +1,8 @@
 //! `cargo xtask test` and `cargo xtask check`: parts that must pass, the cheap ones first.
 //!
 //! A part is left out if its needs are missing and this machine cannot install them. This is
-//! reported before the first part and after the last one, and is an error if the part was asked for
-//! by name. An installation or a part that fails ends the run.
+//! reported before the first part and after the last one, and is an error with `--complete` or if
+//! the part was asked for by name. An installation or a part that fails ends the run.
 
 mod parts;
 mod plan;
@@ -13,12 +13,15 @@ use crate::Result;
 use parts::{PARTS, Part};
 use plan::Plan;
 
-/// Runs the given parts, or all of them. With `--plan`, it only reports what would run.
+/// Runs the given parts, or all of them. With `--plan`, it only reports what would run. With
+/// `--complete`, all of them must run.
 pub fn run(args: &[String]) -> Result {
     let (options, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
-    if let Some(other) = options.iter().find(|option| **option != "--plan") {
+    let known = ["--plan", "--complete"];
+    if let Some(other) = options.iter().find(|option| !known.contains(&option.as_str())) {
         return Err(format!("`test` has no option {other}").into());
     }
+    let has = |name| options.iter().any(|option| *option == name);
     if let Some(other) = names.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
         return Err(format!("unknown part {other:?}; known parts: {}", known.join(", ")).into());
@@ -26,11 +29,12 @@ pub fn run(args: &[String]) -> Result {
     let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
     let plan = Plan::new(PARTS.iter().filter(is_wanted).collect(), true);
     println!("{plan}");
-    if !options.is_empty() {
+    if has("--plan") {
         return Ok(());
     }
     let left_out = execute(plan.install()?)?;
-    if names.is_empty() || left_out.is_empty() {
+    let is_complete = has("--complete") || !names.is_empty();
+    if !is_complete || left_out.is_empty() {
         return Ok(());
     }
     Err(format!("left out: {}", left_out.join(", ")).into())

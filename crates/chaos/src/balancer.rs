@@ -78,7 +78,7 @@ impl Balancer {
             }
         };
         let errors = fs::File::create(dir.join("balancer.stderr"))?;
-        let child = command.stdin(Stdio::null()).stderr(errors).kill_on_drop(true).spawn();
+        let child = command.stdin(Stdio::null()).stderr(errors).spawn();
         let child = child.map_err(|error| {
             format!("cannot start {kind:?} ({error}): install it, for example with `apt-get install nginx haproxy`")
         })?;
@@ -111,6 +111,14 @@ impl Balancer {
     pub(crate) fn log(dir: &Path) -> Result<Vec<Served>> {
         let text = fs::read_to_string(dir.join("access.log"))?;
         Ok(text.lines().filter_map(line).collect())
+    }
+}
+
+/// Killed, nginx would leave its workers behind.
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        // After `stop`, it has no process id any more.
+        let _ = signal(&self.child, Signal::TERM);
     }
 }
 

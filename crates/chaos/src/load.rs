@@ -53,8 +53,8 @@ struct Load {
     outcomes: Mutex<BTreeMap<&'static str, (u64, Option<String>)>>,
     /// Times of one request in sixteen.
     times: Mutex<Vec<Duration>>,
-    /// A state of some caller.
-    state: Mutex<String>,
+    /// A call of some caller that continues with a state.
+    continued: Mutex<Value>,
 }
 
 impl Load {
@@ -101,7 +101,8 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     fleet.rotate(&format!("active {}\n", Secret::generate()?.to_base64url().as_str())).await?;
     fleet.start(&mut *fleet.hold(0).await?, 2).await?;
 
-    let load = Arc::new(Load { port, ..Load::default() });
+    let none = json!({ "name": "order", "arguments": { "call": "x" }, "requestState": "" });
+    let load = Arc::new(Load { port, continued: Mutex::new(none), ..Load::default() });
     // What the first request allocates once is not a leak.
     let connection = Connection::open(port).await?;
     Box::pin(caller(0, connection, Arc::clone(&load), 100)).await?;
@@ -217,7 +218,7 @@ async fn caller(nth: u64, mut connection: Connection, load: Arc<Load>, most: u64
             break;
         }
         if random.below(100) == 0 {
-            let foreign = lock(&load.state).clone();
+            let foreign = lock(&load.continued).clone();
             let mistake = mistake(random.below(MISTAKES), &name, &foreign);
             load.note(mistake.name, mistake.make(load.port).await);
             continue;
@@ -269,12 +270,12 @@ fn next_request(call: &mut Value, result: &Value, next: &str, load: &Load) {
         *call = json!({ "name": "order", "arguments": { "call": next } });
         return;
     };
-    state.clone_into(&mut lock(&load.state));
     let keys = result["inputRequests"].as_object().into_iter().flatten().map(|(key, _)| key);
     let answer = json!({ "action": "accept", "content": { "text": "x" } });
     let answers: serde_json::Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
     call["inputResponses"] = answers.into();
     call["requestState"] = json!(state);
+    lock(&load.continued).clone_from(call);
 }
 
 async fn send_slowly(which: usize, load: Arc<Load>) -> Result {

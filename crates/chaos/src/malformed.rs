@@ -22,8 +22,8 @@ pub(crate) struct Mistake {
 /// Number of kinds of mistakes.
 pub(crate) const MISTAKES: u64 = 13;
 
-/// Returns one of [`MISTAKES`]. `foreign` is the state of another caller.
-pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
+/// Returns one of [`MISTAKES`]. `foreign` is a call of another caller, with its state.
+pub(crate) fn mistake(which: u64, caller: &str, foreign: &Value) -> Mistake {
     let head = Head::new(caller, "tools/call", Some("echo"));
     let good = body("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } }));
     // A code of 0 means that the response has no error.
@@ -87,11 +87,8 @@ pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
         }
         11 => wrong(
             "the state of another caller",
-            head,
-            body(
-                "tools/call",
-                json!({ "name": "echo", "arguments": { "text": "x" }, "requestState": foreign }),
-            ),
+            Head::new("thief", "tools/call", Some("order")),
+            body("tools/call", foreign.clone()),
             400,
             -32602,
         ),
@@ -141,8 +138,11 @@ pub(crate) async fn slow(which: usize, port: u16) -> Result {
             // The server may close the connection before everything is written.
             let _ = connection.stream.write_all(long.as_bytes()).await;
             match connection.response().await {
-                Ok((431, _)) | Err(_) => Ok(()),
+                Ok((431, _)) => Ok(()),
                 Ok((status, _)) => Err(format!("status {status}, expected 431").into()),
+                // The response is lost if the server closes the connection while much is unread.
+                Err(_) if connection.is_closed().await => Ok(()),
+                Err(_) => Err("the server neither answered nor closed the connection".into()),
             }
         }
         2 => {

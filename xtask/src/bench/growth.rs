@@ -1,13 +1,12 @@
 //! Growth of the cost of a call.
 
-use std::fs;
-
 use super::chart::Chart;
-use super::data::DIRECTORY;
 use super::subject::{Load, Sample, Subject, built, check};
 use super::{Extent, Part, Sheet, median, show};
 use crate::Result;
-use crate::run::root;
+
+/// The column with the cost of a call.
+const COST: &str = "CPU, µs";
 
 struct Series {
     /// The file's name.
@@ -91,20 +90,27 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             println!();
         }
     }
-    let mut sheet = Sheet::new(&["chart", "axis", "at", "CPU, µs"]);
+    let mut sheet = Sheet::new(&["chart", "axis", "at", COST]);
     for (series, samples) in series.iter().zip(&all) {
-        let cost = |samples: &Vec<Sample>| {
-            median(&mut samples.iter().map(|sample| sample.get("cpu_us")).collect::<Vec<_>>())
-        };
-        let points: Vec<(f64, f64)> =
-            series.points.iter().zip(samples).map(|((at, _), s)| (*at, cost(s))).collect();
-        let Series { name, title, axis, logarithmic, .. } = series;
-        let chart = Chart { title, axis, logarithmic: *logarithmic, points: &points };
-        fs::write(root().join(DIRECTORY).join(format!("{name}.svg")), chart.svg()?)?;
-        for (at, cost) in points {
-            let (name, axis) = ((*name).to_owned(), (*axis).to_owned());
+        for ((at, _), samples) in series.points.iter().zip(samples) {
+            let cost =
+                median(&mut samples.iter().map(|sample| sample.get("cpu_us")).collect::<Vec<_>>());
+            let (name, axis) = (series.name.to_owned(), series.axis.to_owned());
             sheet.push(vec![name, axis, at.to_string(), format!("{cost:.1}")]);
         }
     }
     Ok(Part { sheet, targets: Vec::new() })
+}
+
+/// Draws the charts of the data, and returns them with the names of their files.
+pub fn charts(sheet: &Sheet) -> Result<Vec<(String, String)>> {
+    let draw = |series: Series| {
+        let rows = sheet.rows().filter(|row| row.get("chart") == series.name);
+        let points = rows.map(|row| Ok((row.get("at").parse()?, row.get(COST).parse()?)));
+        let points: Vec<(f64, f64)> = points.collect::<Result<_>>()?;
+        let Series { name, title, axis, logarithmic, .. } = series;
+        let chart = Chart { title, axis, logarithmic, points: &points };
+        Ok((format!("{name}.svg"), chart.svg()?))
+    };
+    series().into_iter().map(draw).collect()
 }

@@ -1,10 +1,13 @@
 //! The tables of `docs/benchmarks.md`, generated from the data in `docs/benchmarks/`.
 
 use std::collections::BTreeSet;
+use std::fs;
 
-use super::data::{RUNS, Row, Sheet, TARGETS};
+use super::data::{DIRECTORY, RUNS, Row, Sheet, TARGETS};
+use super::growth;
 use crate::Result;
 use crate::page;
+use crate::run::root;
 
 const PAGE: &str = "docs/benchmarks.md";
 
@@ -20,6 +23,9 @@ const SECTIONS: [(&str, Section); 4] = [
 
 /// Writes all sections of the page.
 pub fn write() -> Result {
+    for (file, chart) in growth::charts(&Sheet::read("growth")?)? {
+        fs::write(root().join(DIRECTORY).join(file), chart)?;
+    }
     SECTIONS.iter().try_for_each(|(name, section)| page::replace(PAGE, name, &section()?))
 }
 
@@ -128,7 +134,9 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAGE, SECTIONS, Sheet};
+    use std::fs;
+
+    use super::{DIRECTORY, PAGE, SECTIONS, Sheet, growth};
     use crate::page;
     use crate::run::root;
 
@@ -203,6 +211,11 @@ mod tests {
             let [_, written, _] = page::split(PAGE, name).unwrap();
             let made = section().unwrap();
             assert!(written.trim() == made.trim(), "{name}: run `cargo xtask bench --render`");
+        }
+        for (file, chart) in growth::charts(&Sheet::read("growth").unwrap()).unwrap() {
+            let path = root().join(DIRECTORY).join(&file);
+            let written = fs::read_to_string(path).unwrap();
+            assert!(written == chart, "{file}: run `cargo xtask bench --render`");
         }
     }
 }

@@ -250,8 +250,11 @@ fn benches() -> Result {
         "tower-mcp",
         "tasks",
         "dbos",
+        "readme",
         "minimal/mrtr-server",
         "minimal/mrtr-client",
+        "minimal/rmcp-server",
+        "minimal/rmcp-client",
     ] {
         check(&[&format!("--manifest-path=benches/{name}/Cargo.toml")])?;
     }

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
@@ -107,6 +108,8 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
         let Ok(body) = body.collect().await;
         let answer: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
         assert_eq!(answer["jsonrpc"], "2.0");
+        // The server answers a panic like this.
+        assert_ne!(answer["error"]["message"], "Internal error", "{answer}");
         (status, answer)
     };
     RUNTIME.with(|runtime| runtime.block_on(answered))
@@ -333,14 +336,17 @@ pub fn template(data: &[u8]) {
     else {
         return;
     };
-    let show = async |_: Context, values: HashMap<String, String>| -> Result<_> {
-        let escapes = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
-        assert!(!values.values().any(|value| escapes(value) || value.contains('\0')), "{values:?}");
+    // The server would catch a panic of the handler.
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let all = Arc::clone(&seen);
+    let show = move |_: Context, values: HashMap<String, String>| {
+        let mut seen = all.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend(values.values().cloned());
         let mut text = String::new();
         for (name, value) in values {
             let _ = write!(text, "{name}={value};");
         }
-        Ok(text)
+        std::future::ready(Ok::<_, mrtr_server::Error>(text))
     };
     let Ok(server) =
         builder().resource_template(ResourceTemplate::new(template, "t", show)).build()
@@ -353,6 +359,10 @@ pub fn template(data: &[u8]) {
         params.as_str()
     );
     post(&mut Endpoint::new(server), head_of(body.as_bytes()), body.as_bytes());
+    for value in &*seen.lock().unwrap_or_else(PoisonError::into_inner) {
+        let escapes = value.split('/').any(|part| part == ".." || part == ".");
+        assert!(!escapes && !value.contains('\0'), "{value:?}");
+    }
 }
 
 /// Validates an answer (second line) against the schema of a form (first line). A parsed form must
