@@ -6,8 +6,8 @@
 use std::error::Error;
 
 use mrtr::client::Transport;
-use mrtr::http::HttpClient;
-use mrtr::stdio::ChildServer;
+use mrtr::http::{HttpClient, HttpConnection};
+use mrtr::stdio::{ChildConnection, ChildServer};
 use mrtr::terminal::{sanitize, sanitize_line};
 use mrtr::{Client, ClientBuilder};
 use serde_json::Value;
@@ -25,9 +25,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(token) => http.bearer(&token)?,
             Err(_) => http,
         };
-        run(Client::builder(http.build()?), &server, tool, arguments).await
+        let connection = HttpConnection::new(http.build()?);
+        run(Client::builder(connection), &server, tool, arguments).await
     } else {
-        let child = ChildServer::new(&server, [""; 0]);
+        let child = ChildConnection::new(ChildServer::new(&server, [""; 0]));
         run(Client::builder(child), &server, tool, arguments).await
     }
 }

@@ -3,6 +3,7 @@
 //! | chapter | for |
 //! |---|---|
 //! | [`start`] | a first server, from hello world to two replicas |
+//! | [`features`] | tools, prompts and resources: results, suggestions, progress |
 //! | [`rounds`] | authors of handlers: the execution model, recipes, mistakes |
 //! | [`tasks`] | calls that outlive their request: policies, stores, leases, deployments |
 //! | [`clients`] | authors of clients: handlers, errors, tokens, suspended calls |
@@ -14,13 +15,16 @@
 //! | [`apps`] | HTML that shows the results of tools in hosts: servers, hosts, security |
 //! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
 //!
-//! The project's words are defined in the [glossary]. The [examples] are programs of one file each.
+//! Terms are defined in the [glossary]. The [examples] are programs of one file each.
 //!
 //! [glossary]: https://github.com/mrtr-rs/mrtr/blob/main/docs/glossary.md
 //! [examples]: https://github.com/mrtr-rs/mrtr/tree/main/examples
 
 #[doc = include_str!("guide/start.md")]
 pub mod start {}
+
+#[doc = include_str!("guide/features.md")]
+pub mod features {}
 
 #[doc = include_str!("guide/rounds.md")]
 pub mod rounds {}

@@ -56,7 +56,7 @@ pub fn endpoint(server: Server) -> io::Result<Endpoint<Server>> {
 /// cannot call the server through a browser. Bind a loopback address: a client that reaches the
 /// port can send any `Host`.
 ///
-/// For other settings, build an [`Endpoint`] and pass it to [`crate::http::serve`] with
+/// For other settings, such as other hosts, pass an [`endpoint`] to [`crate::http::serve`] with
 /// [`shutdown`], or mount it in your router.
 ///
 /// Under `mrtr dev`, which sets the environment variable `MRTR_DEVELOPMENT_STDIO`, it serves
@@ -80,7 +80,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
                 target: "mrtr::http",
                 %address,
                 "listening on a non-loopback address, but only loopback hosts are allowed: \
-                 to allow others, build an `Endpoint` with a `host_policy`"
+                 to allow others, serve `mrtr::endpoint(server)?.host_policy(…)`"
             );
         }
         tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
@@ -101,13 +101,13 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use mrtr::http::{Endpoint, Readiness, ServeOptions};
+/// use mrtr::http::{Readiness, ServeOptions};
 ///
 /// # async fn run(server: mrtr::Server, listener: tokio::net::TcpListener) -> std::io::Result<()> {
 /// let readiness = Readiness::with_drain_delay(Duration::from_secs(5));
 /// let end = mrtr::shutdown(server.clone(), readiness.clone());
 /// let options = ServeOptions::default().with_readiness(readiness);
-/// mrtr::http::serve(listener, Endpoint::new(server.clone()), options, end).await?;
+/// mrtr::http::serve(listener, mrtr::endpoint(server.clone())?, options, end).await?;
 /// // Waits for single-use requests and other detached work.
 /// let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
 /// # Ok(())

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use crate::rounds::Fault;
 
-/// Counts a refused state in the metric `mrtr.state.refusals`.
+/// Counts a refused state in the metric `mrtr.state.rejections`.
 fn count_refusal(reason: &'static str) {
     tracing::event!(
         target: "mrtr::metrics",
         tracing::Level::TRACE,
-        monotonic_counter.mrtr.state.refusals = 1_u64,
+        monotonic_counter.mrtr.state.rejections = 1_u64,
         reason = reason
     );
 }

@@ -63,8 +63,8 @@ impl Collector {
         for (name, count) in &counts {
             println!("  {count:>3} × {name}");
         }
-        let servers = ours.iter().filter(|span| attributes(span, &["mrtr.round"]) != "").count();
-        let refused = counts.keys().any(|name| name.starts_with("mrtr.state.refusals"));
+        let servers = ours.iter().filter(|span| !attributes(span, &["mrtr.round"]).is_empty()).count();
+        let refused = counts.keys().any(|name| name.starts_with("mrtr.state.rejections"));
         if servers == 2 && refused { Ok(()) } else { Err("something is missing".into()) }
     }
 }

@@ -7,7 +7,7 @@ mod collector;
 use std::collections::HashMap;
 use std::error::Error;
 
-use mrtr::http::{Endpoint, HttpClient, ServeOptions};
+use mrtr::http::{HttpClient, ServeOptions};
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool, TraceContext};
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider as _;
@@ -61,7 +61,7 @@ async fn replica(secret: &Secret) -> Result<String, Box<dyn Error>> {
     let forever = std::future::pending();
     tokio::spawn(mrtr::http::serve(
         listener,
-        Endpoint::new(server),
+        mrtr::endpoint(server)?,
         ServeOptions::default(),
         forever,
     ));

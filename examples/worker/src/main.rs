@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 use mrtr::client::{CallOutcome, PendingCall};
-use mrtr::http::{Endpoint, HttpConnection, ServeOptions};
+use mrtr::http::{HttpConnection, ServeOptions};
 use mrtr::schema::jsonrpc::code::INVALID_PARAMS;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool};
@@ -122,7 +122,7 @@ async fn serve() -> Result<()> {
     let end = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
     };
-    mrtr::http::serve(listener, Endpoint::new(server), ServeOptions::default(), end).await?;
+    mrtr::http::serve(listener, mrtr::endpoint(server)?, ServeOptions::default(), end).await?;
     Ok(())
 }
 

@@ -50,14 +50,16 @@ async fn rejected_requests_are_counted_by_reason() {
         ("GET", head.clone(), Vec::new(), 405, "method_not_allowed"),
     ];
     let guide = include_str!("../../src/guide/deploying.md");
-    let row = guide.lines().find(|line| line.starts_with("| `mrtr.refusals`")).unwrap();
+    let row = guide.lines().find(|line| line.starts_with("| `mrtr.rejections`")).unwrap();
     for (verb, head, body, status, reason) in cases {
         assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the guide");
         let before = lines.0.lock().unwrap().len();
         let (got, ..) = exchange(&mut connect(port).await, verb, &head, &body).await;
         let log = String::from_utf8(lines.0.lock().unwrap()[before..].to_vec()).unwrap();
-        let counted: Vec<_> =
-            log.lines().filter(|line| line.contains("monotonic_counter.mrtr.refusals=1")).collect();
+        let counted: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("monotonic_counter.mrtr.rejections=1"))
+            .collect();
         assert_eq!((got, counted.len()), (status, 1), "{reason}: {log}");
         assert!(counted[0].ends_with(&format!("reason={reason:?}")), "{reason}: {counted:?}");
     }

@@ -106,7 +106,7 @@ async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
     assert_eq!(logged, expect);
     assert!(!log.contains(state), "a state must not be logged");
     let docs = include_str!("../../../mrtr/src/guide/deploying.md");
-    let row = docs.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
+    let row = docs.lines().find(|line| line.starts_with("| `mrtr.state.rejections`")).unwrap();
     for reason in expect {
         assert!(row.contains(&format!("`{reason}`")), "{reason} is missing in docs/deploying.md");
     }

@@ -112,7 +112,7 @@ async fn metrics_have_reasons_and_known_names_only() {
     clock.advance(86_400);
     for (state, reason) in [("v1.AAAA", "malformed"), (state, "expired")] {
         call_tool(&fleet, "t", json!({}), json!({ "requestState": state })).await;
-        let counted = metrics("monotonic_counter.mrtr.state.refusals=1");
+        let counted = metrics("monotonic_counter.mrtr.state.rejections=1");
         let counted: Vec<_> =
             counted.iter().filter(|line| line.contains(&format!("reason={reason:?}"))).collect();
         assert_eq!(counted.len(), 1, "{reason}: {}", lines.text());

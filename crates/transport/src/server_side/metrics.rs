@@ -4,12 +4,12 @@
 //! `MetricsLayer` of `tracing-opentelemetry` turns into metrics. They cost nothing without a
 //! subscriber.
 
-/// Counts a request that did not reach the handler, as `mrtr.refusals` by `reason`.
+/// Counts a request that did not reach the handler, as `mrtr.rejections` by `reason`.
 pub(crate) fn count_rejection(reason: &'static str) {
     tracing::event!(
         target: "mrtr::metrics",
         tracing::Level::TRACE,
-        monotonic_counter.mrtr.refusals = 1_u64,
+        monotonic_counter.mrtr.rejections = 1_u64,
         reason = reason,
     );
 }
