@@ -69,7 +69,7 @@ pub mod sse;
 pub mod stdio;
 mod too_many_requests;
 mod traits;
-#[cfg(feature = "stdio")]
+#[cfg(any(feature = "stdio", feature = "http-endpoint"))]
 #[doc(hidden)]
 pub mod unread;
 
