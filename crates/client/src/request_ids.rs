@@ -12,7 +12,7 @@ pub struct RequestIds(Arc<AtomicI64>);
 impl RequestIds {
     pub(crate) fn next(&self) -> RequestId {
         // Relaxed: ids only have to be unique, and order no other memory.
-        RequestId::Number(i128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
+        RequestId::Number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Returns the last number that was used, or 0.

@@ -117,7 +117,7 @@ async fn lists_are_read_to_the_end_with_opaque_cursors() {
 }
 
 /// Request ids count from 1, and each list takes three requests.
-fn page_number(id: &RequestId) -> i128 {
+fn page_number(id: &RequestId) -> i64 {
     let RequestId::Number(n) = id else { unreachable!() };
     (n - 1) % 3 + 1
 }

@@ -10,8 +10,10 @@ use crate::peer_text;
 /// The id of a request: a string or an integer, never null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RequestId {
-    /// An integer id: of 64 bits, signed or unsigned.
-    Number(i128),
+    /// An integer id.
+    Number(i64),
+    /// An integer id above the range of [`Number`](Self::Number).
+    Unsigned(u64),
     /// A string id.
     String(String),
 }
@@ -22,6 +24,7 @@ impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(n) => n.fmt(f),
+            Self::Unsigned(n) => n.fmt(f),
             Self::String(s) => f.write_str(&peer_text::truncate(s)),
         }
     }
@@ -30,7 +33,8 @@ impl fmt::Display for RequestId {
 impl Serialize for RequestId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Number(n) => serializer.serialize_i128(*n),
+            Self::Number(n) => serializer.serialize_i64(*n),
+            Self::Unsigned(n) => serializer.serialize_u64(*n),
             Self::String(s) => serializer.serialize_str(s),
         }
     }
@@ -52,11 +56,11 @@ impl Visitor<'_> for IdVisitor {
     }
 
     fn visit_i64<E>(self, n: i64) -> Result<RequestId, E> {
-        Ok(RequestId::Number(n.into()))
+        Ok(RequestId::Number(n))
     }
 
     fn visit_u64<E>(self, n: u64) -> Result<RequestId, E> {
-        Ok(RequestId::Number(n.into()))
+        Ok(i64::try_from(n).map_or(RequestId::Unsigned(n), RequestId::Number))
     }
 
     /// `1.0` is the integer 1, as in JSON Schema.

@@ -43,6 +43,9 @@ impl Response<RawJson> {
                 // Writing to a `String` cannot fail.
                 let _: fmt::Result = write!(text, r#","id":{id}"#);
             }
+            Some(RequestId::Unsigned(id)) => {
+                let _: fmt::Result = write!(text, r#","id":{id}"#);
+            }
             Some(RequestId::String(id)) => {
                 text.push_str(r#","id":"#);
                 push_quoted(text, id);
@@ -90,7 +93,11 @@ mod tests {
 
     #[test]
     fn response_to_json_matches_serde() {
-        let ids = [RequestId::Number(i64::MIN.into()), RequestId::String("a\"\n".to_owned())];
+        let ids = [
+            RequestId::Number(i64::MIN),
+            RequestId::Unsigned(u64::MAX),
+            RequestId::String("a\"\n".to_owned()),
+        ];
         let ids = ids.map(Some).into_iter().chain([None]);
         let outcomes = [Ok(RawJson::new(&[1]).unwrap()), Err(ErrorObject::internal("what\\?"))];
         for id in ids {

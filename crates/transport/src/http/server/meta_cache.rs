@@ -52,7 +52,7 @@ impl MetaCache {
                 KnownToken::Same => Arc::clone(meta),
                 KnownToken::Other(token) => {
                     let other = RequestMeta::clone(meta);
-                    Arc::new(other.with_progress_token(RequestId::Number(token.into())))
+                    Arc::new(other.with_progress_token(RequestId::Number(token)))
                 }
             };
             return Ok(RequestHead::with_meta(Some(meta), request));
