@@ -15,7 +15,6 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::failure::{Failure, Result};
 use crate::options;
 use crate::output;
-use crate::signals;
 
 /// How long a server that runs as a child process may take to exit, and again after `SIGTERM`.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,29 +48,27 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
     let server = with_keys(server, address)?;
     let gateway = gateway.build(server).map_err(Failure::usage)?;
     let server = gateway.server().clone();
-    let serving = async {
-        let (Some(listener), Some(address)) = (listener, address) else {
-            return mrtr::serve_stdio(server).await;
-        };
-        let count = set.iter().count();
-        output::note(&format!("serving {count} servers at http://{address}/mcp"));
-        let options = ServeOptions::default();
-        let end = mrtr::shutdown(server.clone(), options.readiness().clone());
-        mrtr::http::serve(listener, mrtr::endpoint(server)?, options, end).await
-    };
+    let options = ServeOptions::default();
+    let mut signal = Box::pin(mrtr::shutdown(server.clone(), options.readiness().clone()));
     let running = async {
         // Many clients list tools once, at the start.
         tokio::select! {
+            biased;
+            () = signal.as_mut() => return Ok(()),
             _ = gateway.refresh() => {}
-            number = signals::end() => return Ok(signals::exit_code(number)),
         }
+        let serving = async {
+            let (Some(listener), Some(address)) = (listener, address) else {
+                return mrtr::serve_stdio(server).await;
+            };
+            let count = set.iter().count();
+            output::note(&format!("serving {count} servers at http://{address}/mcp"));
+            mrtr::http::serve(listener, mrtr::endpoint(server)?, options, signal).await
+        };
         tokio::select! {
-            outcome = serving => outcome.map_err(|error| unavailable(&error))?,
-            () = gateway.run() => {}
-            // The other signals end `serving` after the requests in flight.
-            number = signals::hangup() => return Ok(signals::exit_code(number)),
+            outcome = serving => outcome,
+            () = gateway.run() => Ok(()),
         }
-        Ok(ExitCode::SUCCESS)
     };
     let outcome = running.await;
     // Dropped, they would be killed when this process exits.
@@ -80,7 +77,8 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
         _ => None,
     });
     join_all(children).await;
-    outcome
+    outcome.map_err(|error| unavailable(&error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Listens on a loopback address.

@@ -1,6 +1,6 @@
 //! The arguments of the attributes, and the doc comment of a function.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -168,11 +168,21 @@ pub(crate) fn doc_comment(attributes: &[Attribute]) -> syn::Result<Option<String
 
 /// Checks that no `cfg_attr` hides an attribute that the macro has to see.
 pub(crate) fn check_cfg_attr(attributes: &[Attribute]) -> syn::Result<()> {
+    // `cfg_attr(predicate, attribute, …)`
+    let list = |input: ParseStream<'_>| {
+        while !input.is_empty() && !input.peek(Token![,]) {
+            input.parse::<TokenTree>()?;
+        }
+        input.parse::<Token![,]>()?;
+        Punctuated::<Meta, Token![,]>::parse_terminated(input)
+    };
+    let is_hidden = |meta: &Meta| {
+        let is = |name| meta.path().is_ident(name);
+        let is_description = is("doc") && matches!(meta, Meta::NameValue(_));
+        is("cfg") || is("cfg_attr") || is("deprecated") || is_description
+    };
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cfg_attr")) {
-        let list = Punctuated::<Meta, Token![,]>::parse_terminated;
-        let hidden = ["cfg", "cfg_attr", "deprecated", "doc"];
-        let is_hidden = |meta: &Meta| hidden.iter().any(|name| meta.path().is_ident(name));
-        if attribute.parse_args_with(list)?.iter().skip(1).any(is_hidden) {
+        if attribute.parse_args_with(list)?.iter().any(is_hidden) {
             let error = "put this attribute above the macro, which then sees what it expands to";
             return Err(syn::Error::new(attribute.span(), error));
         }

@@ -271,6 +271,18 @@ mod tests {
     }
 
     #[test]
+    fn attributes_that_the_macro_need_not_see_may_be_conditional() {
+        let item = quote! {
+            #[doc = "Greets."]
+            #[cfg_attr(docsrs, doc(cfg(feature = "greet")), inline)]
+            #[cfg_attr(true, must_use)]
+            async fn greet() -> String { todo() }
+        };
+        let text = expanded(Kind::Tool, quote! {}, &item);
+        assert!(text.contains("fn greet_tool"), "{text}");
+    }
+
+    #[test]
     fn raw_names_are_plain_for_clients() {
         let item = quote! {
             #[deprecated]

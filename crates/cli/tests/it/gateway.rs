@@ -181,7 +181,7 @@ mod child {
 
     #[test]
     fn gateway_ends_its_servers_also_while_it_starts() {
-        let start = |(signal, code)| {
+        let start = |signal| {
             let folder = scratch(&format!("gateway-{signal}"));
             for file in ["started", "ended"] {
                 let _ = std::fs::remove_file(folder.join(file));
@@ -192,10 +192,10 @@ mod child {
             let mut gateway = Command::new(env!("CARGO_BIN_EXE_mrtr"));
             gateway.args(["gateway", "servers.json", "--listen", "127.0.0.1:0"]);
             let gateway = gateway.current_dir(&folder).stdin(Stdio::null()).stderr(Stdio::null());
-            (signal, code, folder, Running(gateway.spawn().unwrap()))
+            (signal, folder, Running(gateway.spawn().unwrap()))
         };
-        let mut started = [("TERM", 143), ("HUP", 129), ("INT", 130)].map(start);
-        for (signal, _, folder, gateway) in &mut started {
+        let mut started = ["TERM", "INT"].map(start);
+        for (signal, folder, gateway) in &mut started {
             while !folder.join("started").exists() {
                 assert!(gateway.0.try_wait().unwrap().is_none(), "it has ended");
                 std::thread::yield_now();
@@ -204,8 +204,8 @@ mod child {
             let kill = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
             assert!(kill.unwrap().success());
         }
-        for (signal, code, folder, gateway) in &mut started {
-            assert_eq!(gateway.0.wait().unwrap().code(), Some(*code), "{signal}");
+        for (signal, folder, gateway) in &mut started {
+            assert_eq!(gateway.0.wait().unwrap().code(), Some(0), "{signal}");
             assert!(folder.join("ended").exists(), "{signal}: the server still runs");
         }
     }

@@ -12,10 +12,22 @@ use crate::peer_text;
 pub enum RequestId {
     /// An integer id.
     Number(i64),
-    /// An integer id above the range of [`Number`](Self::Number).
+    /// An integer id above `i64::MAX`. For other numbers, use `RequestId::from`.
     Unsigned(u64),
     /// A string id.
     String(String),
+}
+
+impl From<i64> for RequestId {
+    fn from(id: i64) -> Self {
+        Self::Number(id)
+    }
+}
+
+impl From<u64> for RequestId {
+    fn from(id: u64) -> Self {
+        i64::try_from(id).map_or(Self::Unsigned(id), Self::Number)
+    }
 }
 
 /// For log lines: a string id is cut to 128 characters, and control characters are replaced,
@@ -60,7 +72,7 @@ impl Visitor<'_> for IdVisitor {
     }
 
     fn visit_u64<E>(self, n: u64) -> Result<RequestId, E> {
-        Ok(i64::try_from(n).map_or(RequestId::Unsigned(n), RequestId::Number))
+        Ok(n.into())
     }
 
     /// `1.0` is the integer 1, as in JSON Schema.

@@ -187,8 +187,8 @@ impl<'a> SingleUseClaim<'a> {
 
     /// Keeps the response for repetitions of the request.
     pub(super) async fn settle(&self, response: &Outcome) {
-        // Requests that wait for the response look for it every half second.
-        let retention = self.time_left().saturating_add(GRACE);
+        // A request with the state may wait for the store twice before it looks for the response.
+        let retention = self.time_left().saturating_add(GRACE + STORE_TIMEOUT * 2);
         let settle = async |entry: &[u8]| {
             let settled = with_timeout(self.store.settle(&self.key, entry, retention)).await;
             settled.inspect_err(|error| {
