@@ -13,6 +13,7 @@
 //! | [`authorization`] | servers behind OAuth, clients that log in, scopes of calls |
 //! | [`composition`] | groups of tools, tools that change, layers, rate limits, gateways |
 //! | [`apps`] | HTML that shows the results of tools in hosts: servers, hosts, security |
+//! | [`from_rmcp`] | authors who use rmcp: what corresponds to what, and what differs |
 //! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
 //!
 //! Terms are defined in the [glossary]. The [examples] are programs of one file each.
@@ -52,6 +53,9 @@ pub mod composition {}
 
 #[doc = include_str!("guide/apps.md")]
 pub mod apps {}
+
+#[doc = include_str!("guide/from_rmcp.md")]
+pub mod from_rmcp {}
 
 #[doc = include_str!("guide/sdk_integration.md")]
 pub mod sdk_integration {}
