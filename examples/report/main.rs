@@ -9,6 +9,7 @@ mod tool;
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,7 +86,12 @@ impl Settings {
     fn key_ring(&self) -> Result<KeyRing, Box<dyn Error>> {
         let file = self.folder.join("ring");
         if !file.exists() {
-            std::fs::write(&file, format!("active {}\n", *Secret::generate()?.to_base64url()))?;
+            let mut new = std::fs::File::options();
+            new.write(true).create_new(true);
+            // Other users must not read the key.
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+            writeln!(new.open(&file)?, "active {}", *Secret::generate()?.to_base64url())?;
         }
         Ok(KeyRing::from_file("https://reports.example/mcp", file)?)
     }
